@@ -1,0 +1,3 @@
+package command
+
+var connectionCommands, clientCommands, describeCommands, infoCommands, configCommands, adminCommands, clusterCommands []Command

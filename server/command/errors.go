@@ -1,0 +1,133 @@
+package command
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/stint-dev/stint/engine"
+	"github.com/stint-dev/stint/server/resp"
+)
+
+// This file holds every error that a command replies. An error is one line.
+// Its first word is a contract: programs match it, and some clients resend by
+// themselves on certain words (LOADING, CLUSTERDOWN, TRYAGAIN, READONLY), so
+// none of those may begin an error here. The rest is for people and says which
+// argument is wrong and what is allowed. What a client sent is shown only
+// through resp.Quote, which escapes and cuts it.
+
+// Errors without arguments.
+const (
+	ErrSyntax     = "ERR syntax error"
+	ErrInternal   = "ERR internal error: the command was not run"
+	ErrWrongType  = "WRONGTYPE the key holds a limiter of another kind"
+	ErrOOM        = "OOM the memory limit is reached: what needs more memory is refused until keys run out or --max-memory is raised"
+	ErrLogFull    = "OOM a sliding log holds at most 2000000 entries"
+	ErrEmptyKey   = "ERR invalid key '': want 1 to 4096 bytes"
+	ErrNoAuth     = "NOAUTH Authentication required."
+	ErrWrongPass  = "WRONGPASS invalid username-password pair or user is disabled."
+	ErrNoProto    = "NOPROTO unsupported protocol version"
+	ErrNoPassword = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	ErrNoCluster  = "ERR This instance has cluster support disabled"
+	ErrNoDebug    = "ERR DEBUG command not allowed: start the server with --enable-debug-command"
+)
+
+// maxShownArgs is how many arguments of an unknown command its error shows.
+const maxShownArgs = 8
+
+// ErrArity is the error for too few or too many arguments. name is the full
+// name of a command of the table.
+func ErrArity(name string) string {
+	return "ERR wrong number of arguments for '" + name + "' command"
+}
+
+// ErrUnknown is the error for a command that is not in the table.
+func ErrUnknown(args [][]byte) string {
+	if len(args) == 0 {
+		return "ERR empty command"
+	}
+	var b strings.Builder
+	b.WriteString("ERR unknown command " + resp.Quote(args[0]) + ", with args beginning with: ")
+	for i := 1; i < len(args) && i <= maxShownArgs; i++ {
+		b.WriteString(resp.Quote(args[i]) + " ")
+	}
+	return b.String()
+}
+
+// ErrUnknownSub is the error for a subcommand that the container does not have.
+func ErrUnknownSub(container string, arg []byte) string {
+	return "ERR unknown subcommand " + resp.Quote(arg) + ". Try " + strings.ToUpper(container) + " HELP."
+}
+
+// What the arguments of limits allow, for errors and only there: the parsers
+// of package limit decide.
+const (
+	wantUnits    = "a whole number from 1 to 9007199254740991"
+	wantCost     = "a whole number from 0 to 9007199254740991"
+	wantRate     = "N or N/P with P like 30s, m, 1h"
+	wantPeriod   = "seconds or a number with ms, s, m, h, d or w, from 1ms to 2^61 ns"
+	wantKey      = "1 to 4096 bytes"
+	wantLogLimit = "a whole number from 1 to 1000000 for LOG"
+)
+
+// ErrInvalid is the error for an argument that is not what it has to be: what
+// names it, want says what is allowed.
+func ErrInvalid(what string, arg []byte, want string) string {
+	return "ERR invalid " + what + " " + resp.Quote(arg) + ": want " + want
+}
+
+// ErrKey is the error for a key that is empty or too long.
+func ErrKey(key []byte) string { return ErrInvalid("key", key, wantKey) }
+
+// ErrCapacity is the error for a bucket's capacity.
+func ErrCapacity(arg []byte) string { return ErrInvalid("capacity", arg, wantUnits) }
+
+// ErrLimit is the error for a window's limit.
+func ErrLimit(arg []byte) string { return ErrInvalid("limit", arg, wantUnits) }
+
+// ErrLogLimit is the error for a limit that is too large for a sliding log.
+func ErrLogLimit(arg []byte) string { return ErrInvalid("limit", arg, wantLogLimit) }
+
+// ErrCost is the error for a cost.
+func ErrCost(arg []byte) string { return ErrInvalid("cost", arg, wantCost) }
+
+// ErrUnits is the error for the units of a refund.
+func ErrUnits(arg []byte) string { return ErrInvalid("units", arg, wantCost) }
+
+// ErrRate is the error for a rate.
+func ErrRate(arg []byte) string { return ErrInvalid("rate", arg, wantRate) }
+
+// ErrFill is the error for a capacity and a rate that are each allowed but
+// together take too long to fill.
+func ErrFill(capacity, rate []byte) string {
+	return "ERR capacity " + resp.Quote(capacity) + " at rate " + resp.Quote(rate) +
+		" takes too long to fill: want at most 2^62 ns (146 years)"
+}
+
+// ErrPeriod is the error for a window's period.
+func ErrPeriod(arg []byte) string { return ErrInvalid("period", arg, wantPeriod) }
+
+// ErrCursor is the error for a cursor of SCAN, in Redis's words.
+const ErrCursor = "ERR invalid cursor"
+
+// ErrOption is the error for a word that is no option here: want lists those
+// that are, as in "PEEK, FORCE or ATMOST".
+func ErrOption(arg []byte, want string) string { return ErrInvalid("option", arg, want) }
+
+// ErrOptionTwice is the error for an option given more than once.
+func ErrOptionTwice(option string) string { return "ERR option " + option + " is given twice" }
+
+// ErrOptionsExclude is the error for two options that do not go together.
+func ErrOptionsExclude(a, b string) string {
+	return "ERR options " + a + " and " + b + " exclude each other"
+}
+
+// ErrEngine is the error for what the engine refused.
+func ErrEngine(err error) string {
+	switch {
+	case errors.Is(err, engine.ErrWrongType):
+		return ErrWrongType
+	case errors.Is(err, engine.ErrOOM):
+		return ErrOOM
+	}
+	return "ERR " + err.Error()
+}

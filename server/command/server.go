@@ -1,0 +1,118 @@
+package command
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-dev/stint/engine"
+)
+
+// RedisVersion is the version of Redis whose protocol and handshakes this
+// server speaks: what clients compare their needs with.
+const RedisVersion = "7.4.0"
+
+// Server is what connection commands know of the server. It is filled before
+// the first connection and not changed afterwards, the counters and what the
+// functions do apart. Fields that are nil mean that there is no such thing;
+// the functions must be safe for use by many goroutines.
+type Server struct {
+	Version string    // of this program
+	RunID   string    // 40 hexadecimal digits, new for each run
+	Started time.Time // start of the process
+	Port    int       // of the first TCP listener, 0 if there is none
+
+	Password Password
+	Config   Config
+	Counters Counters
+
+	Now      func() time.Time    // the wall clock; nil: time.Now
+	Clock    func() int64        // the clock of decisions, unix ns; nil: the wall clock
+	Keyspace func() engine.Stats // counts at the clock's time
+	Traffic  func() Traffic      // what the transports counted
+	Persist  Persister           // nil: nothing is saved
+	Debug    Debugger            // nil: DEBUG is refused
+
+	// ResetTraffic sets the transports' counters to 0 for CONFIG RESETSTAT.
+	ResetTraffic func()
+}
+
+// Counters count what sessions do.
+type Counters struct {
+	Commands     atomic.Int64 // commands run, errors included
+	AuthFailures atomic.Int64 // wrong passwords
+}
+
+// Traffic is what the transports counted since the start or the last reset.
+type Traffic struct {
+	Clients        int64 // connections open now
+	MaxClients     int64 // the most allowed; 0 no bound
+	Accepted       int64 // connections accepted
+	Rejected       int64 // connections refused: too many, or protected mode
+	BytesIn        int64
+	BytesOut       int64
+	ProtocolErrors int64 // connections closed for what was no RESP
+	OutputClosed   int64 // connections closed because the client did not read
+	Panics         int64 // connections closed by a fault of this program
+}
+
+// Persister saves the keyspace.
+type Persister interface {
+	Save() error           // returns when everything decided before the call is on disk
+	BackgroundSave() error // begins a save and returns
+	LastSave() time.Time   // of the last one that succeeded; zero: none yet
+	Info() PersistInfo
+}
+
+// PersistInfo is the state of saving, for INFO.
+type PersistInfo struct {
+	Durability   string        // none, interval
+	Interval     time.Duration // time between two flushes
+	Saving       bool          // a flush is running
+	LastDuration time.Duration // of the last flush that succeeded
+	LastKeys     int64         // changed keys in it
+	LastBytes    int64         // bytes it wrote
+	Flushes      int64         // flushes that succeeded
+	Failures     int64         // flushes that failed
+	Failing      int64         // failures since the last success; 0: all is well
+	LastError    string        // of the last failure
+	FileBytes    int64         // size of the state file
+}
+
+// Debugger is the test clock and what goes with it.
+type Debugger interface {
+	FreezeClock(ns int64) // unix ns; the clock stands still there
+	RunClock()            // the clock runs again
+	Reset()               // empties everything and forgets the latest time seen
+}
+
+// now is the wall clock.
+func (s *Server) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+// clock is the time of decisions, unix ns.
+func (s *Server) clock() int64 {
+	if s.Clock != nil {
+		return s.Clock()
+	}
+	return s.now().UnixNano()
+}
+
+// traffic is what the transports counted, zero without any.
+func (s *Server) traffic() Traffic {
+	if s.Traffic == nil {
+		return Traffic{}
+	}
+	return s.Traffic()
+}
+
+// keyspace counts the keyspace, zero without one.
+func (s *Server) keyspace() engine.Stats {
+	if s.Keyspace == nil {
+		return engine.Stats{}
+	}
+	return s.Keyspace()
+}
