@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is everything that can be set about the server. It is filled once,
+// from flags, environment and file, checked by Validate, and not changed
+// afterwards.
+//
+// The struct is the only place that knows an option: --help, the names of the
+// environment variables, the keys of the file and docs/configuration.md are
+// made from it.
+type Config struct {
+	Config string `help:"YAML file with the same options as keys, for example the line interval: 500ms. An unknown key is an error. The order of precedence is flag, environment, file, default." placeholder:"FILE" group:"General"`
+
+	Addr       []string `help:"Address to listen on: host:port, or unix:/path for a socket. May be given several times (in the environment: separated by commas)." default:"127.0.0.1:6390" placeholder:"ADDR" group:"Network"`
+	MaxClients int      `help:"Most clients connected at the same time; one more is told so and disconnected." default:"10000" placeholder:"N" group:"Network"`
+
+	IdleTimeout Duration `help:"Close a connection that has sent nothing for so long. 0: never." default:"0" placeholder:"DURATION" group:"Network"`
+	MaxArgument Size     `help:"Largest single argument of a command." default:"1MiB" placeholder:"SIZE" group:"Network"`
+	MaxOutput   Size     `help:"Most unsent reply bytes kept for a client that does not read; beyond it the connection is closed." default:"64MiB" placeholder:"SIZE" group:"Network"`
+
+	Requirepass     string `help:"Password that clients must give by AUTH or HELLO. Prefer --requirepass-file: arguments of a process can be seen by every user of the machine." placeholder:"PASSWORD" group:"Security"`
+	RequirepassFile string `help:"File that holds the password: its first line." placeholder:"FILE" group:"Security"`
+	ProtectedMode   string `help:"Without a password, serve clients of this machine only: yes or no." default:"yes" placeholder:"yes|no" group:"Security"`
+
+	Dir        string   `help:"Folder of the state file; created if absent." default:"./stint-data" placeholder:"DIR" group:"State"`
+	Durability string   `help:"What survives a crash. none: nothing, there is no state file. interval: all but the last --interval and the time one flush takes." default:"interval" placeholder:"none|interval" group:"State"`
+	Interval   Duration `help:"How often changed keys are flushed to the state file, 10ms to 1h." default:"1s" placeholder:"DURATION" group:"State"`
+	MaxMemory  Size     `help:"Most bytes for keys and their state. At the limit whatever needs more is refused with OOM; nothing that still counts is ever evicted. 0: no limit." default:"0" placeholder:"SIZE" group:"State"`
+
+	LogFormat string `help:"How the log on stderr is written: text or json." default:"text" placeholder:"text|json" group:"Log"`
+	LogLevel  string `help:"Least severe level that is logged: debug, info, warn or error." default:"info" placeholder:"LEVEL" group:"Log"`
+
+	EnableDebugCommand bool   `help:"Allow DEBUG, which can freeze the clock and empty the server. For tests only." group:"Testing"`
+	DebugClock         *int64 `help:"Start with the clock frozen at this unix time in nanoseconds. For tests only." placeholder:"NS" group:"Testing"`
+}
+
+// Bounds of the options that have some beyond their type.
+const (
+	minInterval    = 10 * time.Millisecond // a flush is two syncs of the disk; more often than this it does nothing else
+	maxInterval    = time.Hour             // what is lost in a crash; longer is surely a slip
+	minMaxArgument = 4096                  // the longest key must fit
+	maxMaxArgument = 512 << 20             // as in Redis
+	minMaxOutput   = 64 << 10              // the reply to one pipeline must fit
+	maxMaxClients  = 1 << 20
+	maxClock       = 1<<62 - 1 // latest instant the engine decides at, unix ns
+)
+
+// optionError is a value that Validate does not accept.
+type optionError struct {
+	flag string // name without the dashes
+	text string // what is wrong and what is allowed
+}
+
+func (e *optionError) Error() string { return "--" + e.flag + ": " + e.text }
+
+// Validate checks what a type cannot: ranges and options that exclude one
+// another. The error is an *optionError whose text a user understands. kong
+// calls it by its name when all the options are filled in.
+func (c *Config) Validate() error {
+	bad := func(flag, format string, args ...any) error {
+		return &optionError{flag, fmt.Sprintf(format, args...)}
+	}
+	if len(c.Addr) == 0 {
+		return bad("addr", "at least one address is needed")
+	}
+	for _, choice := range []struct {
+		flag, value string
+		allowed     []string
+	}{
+		{"protected-mode", c.ProtectedMode, []string{"yes", "no"}},
+		{"durability", c.Durability, []string{"none", "interval"}},
+		{"log-format", c.LogFormat, []string{"text", "json"}},
+		{"log-level", c.LogLevel, []string{"debug", "info", "warn", "error"}},
+	} {
+		if choice.flag == "durability" && choice.value == "strict" {
+			return bad(choice.flag, "strict comes with the cluster, which this version does not have: want none or interval")
+		}
+		if !slices.Contains(choice.allowed, choice.value) {
+			return bad(choice.flag, "%q is not one of %s", choice.value, strings.Join(choice.allowed, ", "))
+		}
+	}
+	seen := map[string]bool{}
+	for _, a := range c.Addr {
+		if err := checkAddr(a); err != nil {
+			return bad("addr", "%v", err)
+		}
+		if seen[a] {
+			return bad("addr", "%q is given twice", a)
+		}
+		seen[a] = true
+	}
+	switch {
+	case c.MaxClients < 1 || c.MaxClients > maxMaxClients:
+		return bad("max-clients", "%d is out of range: want 1 to %d", c.MaxClients, maxMaxClients)
+	case c.MaxArgument < minMaxArgument || c.MaxArgument > maxMaxArgument:
+		return bad("max-argument", "%v is out of range: want %v to %v", c.MaxArgument, Size(minMaxArgument), Size(maxMaxArgument))
+	case c.MaxOutput < minMaxOutput:
+		return bad("max-output", "%v is too small: want at least %v", c.MaxOutput, Size(minMaxOutput))
+	case c.Requirepass != "" && c.RequirepassFile != "":
+		return bad("requirepass-file", "a password is given by --requirepass too: give one of them")
+	case c.Dir == "" && c.Durability != "none":
+		return bad("dir", "a folder is needed with --durability %s", c.Durability)
+	case time.Duration(c.Interval) < minInterval || time.Duration(c.Interval) > maxInterval:
+		return bad("interval", "%v is out of range: want %v to %v", c.Interval, Duration(minInterval), Duration(maxInterval))
+	case c.DebugClock != nil && (*c.DebugClock < 0 || *c.DebugClock > maxClock):
+		return bad("debug-clock", "%d is out of range: want unix nanoseconds, 0 to %d", *c.DebugClock, int64(maxClock))
+	}
+	return nil
+}
+
+// checkAddr accepts host:port with a numeric port, and unix:/path.
+func checkAddr(a string) error {
+	if path, ok := strings.CutPrefix(a, "unix:"); ok {
+		if path == "" {
+			return fmt.Errorf("%q has no path: want unix:/path", a)
+		}
+		// The kernel cuts longer names off on some systems and refuses
+		// them on others; 103 is the least of the limits.
+		if len(path) > 103 {
+			return fmt.Errorf("the path of %q is longer than a socket's name may be, 103 bytes", a)
+		}
+		return nil
+	}
+	_, port, err := net.SplitHostPort(a)
+	if err != nil {
+		return fmt.Errorf("%q is not an address: want host:port, like 127.0.0.1:6390, or unix:/path", a)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || (port != strconv.FormatUint(n, 10)) {
+		return fmt.Errorf("%q has no port from 0 to 65535", a)
+	}
+	return nil
+}
+
+// maxPassword bounds the password file: a longer first line is surely another
+// file given by mistake.
+const maxPassword = 4096
+
+// Password returns the password that clients must give, "" for none. The error
+// never contains the password or a part of the file.
+func (c *Config) Password() (string, error) {
+	if c.RequirepassFile == "" {
+		return c.Requirepass, nil
+	}
+	data, err := os.ReadFile(c.RequirepassFile)
+	if err != nil {
+		return "", &optionError{"requirepass-file", fmt.Sprintf("the password cannot be read: %v", err)}
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	line = strings.TrimSuffix(line, "\r")
+	switch {
+	case line == "":
+		return "", &optionError{"requirepass-file", fmt.Sprintf("the first line of %s is empty: it must hold the password", c.RequirepassFile)}
+	case len(line) > maxPassword:
+		return "", &optionError{"requirepass-file", fmt.Sprintf("the first line of %s is longer than %d bytes: is it the right file?", c.RequirepassFile, maxPassword)}
+	}
+	return line, nil
+}
+
+// stateDir is the folder of the state file as an absolute path, so that logs
+// and errors name the same folder whatever the working directory is.
+func (c *Config) stateDir() string {
+	if abs, err := filepath.Abs(c.Dir); err == nil {
+		return abs
+	}
+	return c.Dir
+}

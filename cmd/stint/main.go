@@ -1,0 +1,153 @@
+// Command stint is a rate limiter server that speaks the Redis protocol.
+//
+// It parses and validates the options, wires engine, persist and server
+// together, waits, and stops them in order. Whatever decides, stores or speaks
+// a protocol lives in those packages, not here.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0 // stopped in order, or the command did what it should
+	exitFailure = 1 // could not start, or failed while running
+	exitUsage   = 2 // a flag, variable, file or argument is wrong: nothing was started
+)
+
+// grammar is the command line: one field a command. kong derives flag names
+// from the field names.
+type grammar struct {
+	Serve struct {
+		Config `embed:""`
+	} `cmd:"" default:"withargs" help:"Run the server. This is what stint does without a command."`
+
+	Backup  backupCommand  `cmd:"" help:"Copy the state of a stopped server to FILE and verify the copy."`
+	Inspect inspectCommand `cmd:"" help:"Show what a state file or a backup holds; never changes it."`
+	Version versionCommand `cmd:"" help:"Show the version."`
+}
+
+// process is what a run has of the outside world; tests give their own.
+type process struct {
+	args    []string
+	environ []string
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+// lookup finds an environment variable.
+func (p *process) lookup(name string) (string, bool) {
+	for _, kv := range p.environ {
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// fail writes err to stderr as one line and returns code.
+func (p *process) fail(code int, err error) int {
+	fmt.Fprintf(p.stderr, "stint: %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
+	return code
+}
+
+func main() {
+	os.Exit(run(&process{os.Args[1:], os.Environ(), os.Stdout, os.Stderr}))
+}
+
+// run parses the command line and runs the command it names.
+func run(p *process) int {
+	var g grammar
+	parser, helped := newParser(&g, p.stdout)
+	src := newSources(p.lookup, optionNames(parser))
+	if err := kong.Resolvers(src).Apply(parser); err != nil {
+		return p.fail(exitUsage, err)
+	}
+	ctx, err := parser.Parse(p.args)
+	if *helped {
+		return exitOK
+	}
+	if err != nil {
+		return p.fail(exitUsage, src.explain(usageError(err)))
+	}
+	switch ctx.Selected().Name {
+	case "backup":
+		err = g.Backup.run(p.stdout)
+	case "inspect":
+		err = g.Inspect.run(p.stdout)
+	case "version":
+		err = g.Version.run(p.stdout)
+	default:
+		password, err := g.Serve.Password()
+		if err != nil {
+			return p.fail(exitUsage, src.explain(err))
+		}
+		log := newLogger(p.stderr, &g.Serve.Config)
+		for _, name := range strangers(p.environ, optionNames(parser)) {
+			log.Warn("an environment variable looks like an option but is none; it is ignored", "name", name)
+		}
+		return p.serve(&g.Serve.Config, password, log)
+	}
+	if err != nil {
+		return p.fail(exitFailure, err)
+	}
+	return exitOK
+}
+
+// newParser makes the parser of g. *helped is set when --help was given and
+// printed: kong would end the process there.
+func newParser(g *grammar, stdout io.Writer) (parser *kong.Kong, helped *bool) {
+	helped = new(bool)
+	parser, err := kong.New(g,
+		kong.Name("stint"),
+		kong.Description("A rate limiter server that speaks the Redis protocol."),
+		kong.Help(printHelp),
+		kong.Exit(func(int) { *helped = true }),
+		kong.Writers(stdout, io.Discard),
+		kong.BindTo(stdout, (*io.Writer)(nil)),
+	)
+	if err != nil {
+		panic(err) // the grammar above is wrong: found by any test
+	}
+	return parser, helped
+}
+
+// optionNames tells whether a name is an option of the server.
+func optionNames(parser *kong.Kong) func(string) bool {
+	names := map[string]bool{}
+	for _, f := range serverFlags(parser.Model) {
+		names[f.Name] = true
+	}
+	return func(name string) bool { return names[name] }
+}
+
+// serverFlags lists the flags of the server in the order they are declared.
+func serverFlags(app *kong.Application) []*kong.Flag {
+	return app.DefaultCmd.Flags
+}
+
+// usageError turns what kong says into what a user reads: kong wraps errors of
+// ours into the names of its nodes, and has words of its own for a flag at the
+// end of the line.
+func usageError(err error) error {
+	var opt *optionError
+	if errors.As(err, &opt) {
+		return opt
+	}
+	text := err.Error()
+	flag, rest, isFlag := strings.Cut(text, ": ")
+	switch isFlag = isFlag && strings.HasPrefix(flag, "--"); {
+	case isFlag && (strings.Contains(rest, `"EOL"`) || strings.HasPrefix(rest, "missing value")):
+		return &optionError{flag[2:], "a value is missing after it"}
+	case isFlag:
+		return err
+	}
+	return fmt.Errorf("%w; stint --help shows what there is", err)
+}

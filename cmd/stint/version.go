@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+)
+
+// version is set by the linker for releases and by `make build`
+// (-X main.version=…). Without it buildVersion asks the build information.
+var version string
+
+// buildVersion returns the version of this binary: what the linker was told,
+// else the module's version, else "dev".
+func buildVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "dev"
+}
+
+type versionCommand struct{}
+
+func (versionCommand) run(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "stint %s (%s, %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}
