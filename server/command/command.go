@@ -18,7 +18,8 @@ import (
 	"github.com/stint-dev/stint/server/resp"
 )
 
-// Command is one row of the table. Exactly one of Run, Conn and Sub is set.
+// Command is one row of the table. Exactly one of Run, Conn and Sub is set,
+// except that a container which can also be called by itself has Conn too.
 type Command struct {
 	Name    string // lower case; of a subcommand only its own part, "setname"
 	Group   string // one of Groups

@@ -3,6 +3,8 @@ package command
 import (
 	"slices"
 	"strings"
+
+	"github.com/stint-dev/stint/server/resp"
 )
 
 // Param is one setting as CONFIG shows it.
@@ -42,4 +44,100 @@ func (c *Config) search(name string) (int, bool) {
 	return slices.BinarySearchFunc(c.params, name, func(p Param, name string) int {
 		return strings.Compare(p.Name, name)
 	})
+}
+
+// find returns the setting called name in any case.
+func (c *Config) find(name []byte) (Param, bool) {
+	for _, p := range c.params {
+		if foldEqual(name, p.Name) {
+			return p, true
+		}
+	}
+	return Param{}, false
+}
+
+// configCommands is CONFIG.
+var configCommands = []Command{{
+	Name: "config", Group: "server", Since: "0.1.0",
+	Syntax:  "subcommand [argument ...]",
+	Summary: "The server's settings",
+	Arity:   -2,
+	Sub: []Command{
+		{
+			Name: "get", Group: "server", Since: "0.1.0", Syntax: "pattern [pattern ...]",
+			Summary: "Replies the settings whose names match one of the patterns", Arity: -3, Flags: Admin, Conn: configGet,
+		},
+		{
+			Name: "set", Group: "server", Since: "0.1.0", Syntax: "parameter value [parameter value ...]",
+			Summary: "Changes settings while the server runs, all of them or none", Arity: -4, Flags: Admin, Conn: configSet,
+		},
+		{
+			Name: "resetstat", Group: "server", Since: "0.1.0",
+			Summary: "Sets the counters of INFO to 0", Arity: 2, Flags: Admin, Conn: resetStat,
+		},
+	},
+}}
+
+func configGet(c *ConnCtx) {
+	var found []Param
+	for _, p := range c.Server.Config.params {
+		for _, pattern := range c.Args[2:] {
+			if globMatchFold(pattern, p.Name) {
+				found = append(found, p)
+				break
+			}
+		}
+	}
+	c.W.Map(len(found))
+	for _, p := range found {
+		c.W.BulkString(p.Name)
+		c.W.BulkString(p.Get())
+	}
+}
+
+// configSet checks every value before it applies the first one.
+func configSet(c *ConnCtx) {
+	pairs := c.Args[2:]
+	if len(pairs)%2 != 0 {
+		c.W.Error(ErrArity("config|set"))
+		return
+	}
+	failed := func(name, why string) {
+		c.W.Error("ERR CONFIG SET failed (possibly related to argument '" + name + "') - " + why)
+	}
+	seen := map[string]bool{}
+	var apply []func()
+	for ; len(pairs) > 0; pairs = pairs[2:] {
+		p, ok := c.Server.Config.find(pairs[0])
+		switch {
+		case !ok:
+			c.W.Error("ERR Unknown option or number of arguments for CONFIG SET - " + resp.Quote(pairs[0]))
+			return
+		case seen[p.Name]:
+			failed(p.Name, "duplicate parameter")
+			return
+		case p.Set == nil:
+			failed(p.Name, "can't set immutable config")
+			return
+		}
+		seen[p.Name] = true
+		f, err := p.Set(string(pairs[1]))
+		if err != nil {
+			failed(p.Name, err.Error())
+			return
+		}
+		apply = append(apply, f)
+	}
+	for _, f := range apply {
+		f()
+	}
+	c.W.OK()
+}
+
+func resetStat(c *ConnCtx) {
+	c.Server.Counters.reset()
+	if c.Server.ResetTraffic != nil {
+		c.Server.ResetTraffic()
+	}
+	c.W.OK()
 }

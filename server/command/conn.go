@@ -25,17 +25,14 @@ type Conn struct {
 	NoEvict  bool // CLIENT NO-EVICT ON
 	NoTouch  bool // CLIENT NO-TOUCH ON
 
-	LastCmd  *Command  // the command run last, nil before the first
-	LastSeen time.Time // when the last pipeline arrived, as far as known
+	LastCmd *Command // the command run last, nil before the first
 }
 
 // NewConn is the state of a connection just accepted: RESP2, database 0, and
 // authenticated if the server asks for no password.
 func NewConn(s *Server, id uint64, addr, local string) Conn {
-	now := s.now()
 	return Conn{
-		ID: id, Addr: addr, LocalAddr: local,
-		Created: now, LastSeen: now,
+		ID: id, Addr: addr, LocalAddr: local, Created: s.now(),
 		Proto: 2, Authenticated: !s.Password.Required(),
 	}
 }

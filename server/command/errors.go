@@ -62,6 +62,8 @@ func ErrUnknownSub(container string, arg []byte) string {
 // of package limit decide.
 const (
 	wantUnits    = "a whole number from 1 to 9007199254740991"
+	wantBurst    = "a whole number from 0 to 9007199254740990"
+	wantSeconds  = "whole seconds from 1 to 9223372036"
 	wantCost     = "a whole number from 0 to 9007199254740991"
 	wantRate     = "N or N/P with P like 30s, m, 1h"
 	wantPeriod   = "seconds or a number with ms, s, m, h, d or w, from 1ms to 2^61 ns"
@@ -100,6 +102,12 @@ func ErrRate(arg []byte) string { return ErrInvalid("rate", arg, wantRate) }
 // together take too long to fill.
 func ErrFill(capacity, rate []byte) string {
 	return "ERR capacity " + resp.Quote(capacity) + " at rate " + resp.Quote(rate) +
+		" takes too long to fill: want at most 2^62 ns (146 years)"
+}
+
+// ErrFillSeconds is ErrFill for the arguments of CL.THROTTLE.
+func ErrFillSeconds(burst, count, seconds []byte) string {
+	return "ERR max_burst " + resp.Quote(burst) + " at count " + resp.Quote(count) + " per period " + resp.Quote(seconds) +
 		" takes too long to fill: want at most 2^62 ns (146 years)"
 }
 

@@ -40,6 +40,14 @@ type Server struct {
 type Counters struct {
 	Commands     atomic.Int64 // commands run, errors included
 	AuthFailures atomic.Int64 // wrong passwords
+	CrossClosed  atomic.Int64 // connections closed because they speak HTTP
+}
+
+// reset sets all counters to 0.
+func (c *Counters) reset() {
+	c.Commands.Store(0)
+	c.AuthFailures.Store(0)
+	c.CrossClosed.Store(0)
 }
 
 // Traffic is what the transports counted since the start or the last reset.

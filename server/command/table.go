@@ -134,8 +134,8 @@ func Find(args [][]byte) (*Command, string) {
 	if c == nil {
 		return nil, ErrUnknown(args)
 	}
-	if c.Sub != nil {
-		if len(args) < 2 {
+	if c.Sub != nil && (len(args) > 1 || c.Conn == nil) {
+		if len(args) == 1 {
 			return nil, ErrArity(c.full)
 		}
 		outer := c
@@ -148,6 +148,9 @@ func Find(args [][]byte) (*Command, string) {
 	}
 	return c, ""
 }
+
+// At returns the command with the number that Index gave.
+func At(index int32) *Command { return commands.all[index] }
 
 // helpOf makes the subcommand HELP of a container: one line for each of its
 // subcommands.

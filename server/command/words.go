@@ -1,5 +1,7 @@
 package command
 
+import "bytes"
+
 // lowerByte is b in lower case if it is an ASCII letter, else b.
 func lowerByte(b byte) byte {
 	if 'A' <= b && b <= 'Z' {
@@ -20,6 +22,11 @@ func foldEqual(arg []byte, word string) bool {
 		}
 	}
 	return true
+}
+
+// globMatchFold is globMatch with the pattern in any case; s is in lower case.
+func globMatchFold(pattern []byte, s string) bool {
+	return globMatch(bytes.ToLower(pattern), []byte(s))
 }
 
 // globMatch says whether s matches the pattern: * is any run of bytes, ? any
