@@ -132,6 +132,17 @@ func (t *Table) CountLive(now int64) (live int) {
 // missed or shown twice. Cursors are below 2^32. Keys and values are valid
 // only during the call, and f must not use the table.
 func (t *Table) Scan(cursor uint64, slots int, f func(key []byte, v *limit.Value)) (next uint64, done bool) {
+	return t.walk(cursor, slots, 0, f)
+}
+
+// Dump is Scan for someone outside who keeps what it is shown: a record that
+// is deleted later needs a tombstone, even if no drain has shown it yet.
+func (t *Table) Dump(cursor uint64, slots int, f func(key []byte, v *limit.Value)) (next uint64, done bool) {
+	return t.walk(cursor, slots, flagPersisted, f)
+}
+
+// walk is Scan, and sets flags on each record that it shows.
+func (t *Table) walk(cursor uint64, slots int, flags uint8, f func(key []byte, v *limit.Value)) (next uint64, done bool) {
 	n := max(int(cursor>>refBits), 1)
 	offset := int(cursor&offsetMask) * slotUnit
 	slots = max(slots, 1)
@@ -154,6 +165,7 @@ func (t *Table) Scan(cursor uint64, slots int, f func(key []byte, v *limit.Value
 			}
 			slots--
 			if rec := p.data[at:]; kindOf(rec) != limit.None {
+				rec[offFlags] |= flags
 				t.read(rec, &t.value)
 				f(keyOf(rec), &t.value)
 			}

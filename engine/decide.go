@@ -1,0 +1,191 @@
+package engine
+
+import "github.com/stint-dev/stint/engine/limit"
+
+// Throttle decides on a token bucket: cost units of the bucket under key, that
+// holds l.Capacity and refills at l.Rate. The limit must have passed Check,
+// and cost be within 0 … limit.MaxUnits.
+//
+// A bucket remembers the limit of its last decision; under another one the
+// share that is used is kept, and stored even if the request is refused.
+//
+// Errors: ErrWrongType, ErrOOM; with either, nothing was changed.
+func (tx *Tx) Throttle(key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
+	return tx.bucket(limit.KindBucket, key, l, cost, m)
+}
+
+// Leak decides on a leaky bucket as a queue: Throttle's arithmetic, but the
+// WaitMs of an allowed request is how long to hold it back. Modes: Consume and
+// Peek.
+func (tx *Tx) Leak(key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
+	return tx.bucket(limit.KindLeak, key, l, cost, m)
+}
+
+func (tx *Tx) bucket(kind limit.Kind, key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
+	tx.b.find(tx, key, true)
+	v := &tx.v
+	if v.Kind != kind && v.Kind != limit.None {
+		return limit.Result{}, ErrWrongType
+	}
+	was := v.Bucket()
+	b, converted, forgotten := was, false, int64(0)
+	if p := l.Params(); v.Limit != p {
+		if v.Kind != limit.None {
+			b, forgotten = l.Convert(b, limit.BucketLimitOf(v.Limit), tx.now)
+			converted = true
+		}
+		v.Limit = p
+	}
+	var r limit.Result
+	if kind == limit.KindLeak {
+		b, r = l.DecideLeak(b, cost, m, tx.now)
+	} else {
+		b, r = l.Decide(b, cost, m, tx.now)
+	}
+	if cost == 0 || m == limit.Peek || (b == was && !converted) {
+		return r, nil
+	}
+	v.Kind = kind
+	v.SetBucket(b)
+	if err := tx.store(key); err != nil {
+		return limit.Result{}, err
+	}
+	r.Forgotten += forgotten
+	tx.forgot(r.Forgotten)
+	return r, nil
+}
+
+// Window decides on a window of the kind given, KindFixed, KindSliding or
+// KindLog: cost units against l.Limit for each l.Period. The limit must have
+// passed Check, and cost be within 0 … limit.MaxUnits. Modes: Consume, Peek
+// and Force.
+//
+// Errors: ErrWrongType, ErrOOM, limit.ErrLogFull; with each of them, nothing
+// was changed.
+func (tx *Tx) Window(kind limit.Kind, key []byte, l limit.WindowLimit, cost int64, m limit.Mode) (limit.Result, error) {
+	tx.b.find(tx, key, true)
+	v := &tx.v
+	if v.Kind != kind && v.Kind != limit.None {
+		return limit.Result{}, ErrWrongType
+	}
+	old := limit.WindowLimitOf(v.Limit)
+	converted := v.Kind != limit.None && old != l
+	if kind == limit.KindLog {
+		return tx.log(key, l, old, converted, cost, m)
+	}
+	var r limit.Result
+	var forgotten int64
+	was := v.W
+	if kind == limit.KindFixed {
+		w := v.Fixed()
+		if converted {
+			w = l.ConvertFixed(w, old, tx.now)
+		}
+		w, r = l.DecideFixed(w, cost, m, tx.now)
+		v.SetFixed(w)
+	} else {
+		s := v.Sliding()
+		if converted {
+			s, forgotten = l.ConvertSliding(s, old, tx.now)
+		}
+		s, r = l.DecideSliding(s, cost, m, tx.now)
+		v.SetSliding(s)
+	}
+	if cost == 0 || m == limit.Peek || (v.W == was && !converted) {
+		return r, nil
+	}
+	v.Kind, v.Limit = kind, l.Params()
+	if err := tx.store(key); err != nil {
+		return limit.Result{}, err
+	}
+	r.Forgotten += forgotten
+	tx.forgot(r.Forgotten)
+	return r, nil
+}
+
+// log is Window for KindLog: what a decision does to a log is a change to it,
+// not another value of it.
+func (tx *Tx) log(key []byte, l, old limit.WindowLimit, converted bool, cost int64, m limit.Mode) (limit.Result, error) {
+	var conversion limit.LogChange
+	if converted {
+		conversion = l.ConvertLog(tx.v.Log, old, tx.now)
+	}
+	c, r, err := l.DecideLogFrom(tx.v.Log, conversion.Drop, cost, m, tx.now)
+	if err != nil || cost == 0 || m == limit.Peek {
+		return r, err
+	}
+	if c == (limit.LogChange{}) {
+		if !converted {
+			return r, nil
+		}
+		c = conversion
+	}
+	if err := tx.storeLog(key, l, c); err != nil {
+		return limit.Result{}, err
+	}
+	tx.forgot(r.Forgotten)
+	return r, nil
+}
+
+// Refund gives units, 0 … limit.MaxUnits, back to a limiter of any kind, never
+// beyond full, under the limit it remembers. A key without one is answered
+// allowed 1 and zeros. Refund needs no memory: it does not fail.
+func (tx *Tx) Refund(key []byte, units int64) (limit.Result, error) {
+	tx.b.find(tx, key, true)
+	v := &tx.v
+	l := limit.WindowLimitOf(v.Limit)
+	was := v.W
+	var r limit.Result
+	switch v.Kind {
+	case limit.KindBucket, limit.KindLeak:
+		b, res := limit.BucketLimitOf(v.Limit).Refund(v.Bucket(), units, tx.now)
+		v.SetBucket(b)
+		r = res
+	case limit.KindFixed:
+		w, res := l.RefundFixed(v.Fixed(), units, tx.now)
+		v.SetFixed(w)
+		r = res
+	case limit.KindSliding:
+		s, res := l.RefundSliding(v.Sliding(), units, tx.now)
+		v.SetSliding(s)
+		r = res
+	case limit.KindLog:
+		c, res := l.RefundLog(v.Log, units, tx.now)
+		if units == 0 || c == (limit.LogChange{}) {
+			return res, nil
+		}
+		return res, tx.storeLog(key, l, c)
+	default:
+		return limit.Result{Allowed: 1}, nil
+	}
+	if units == 0 || v.W == was {
+		return r, nil
+	}
+	return r, tx.store(key)
+}
+
+// store writes the transaction's value, or forgets the key if it is full.
+func (tx *Tx) store(key []byte) error {
+	if tx.v.Expiry() <= tx.now {
+		tx.b.remove(tx, key)
+		return nil
+	}
+	return tx.b.put(tx, key)
+}
+
+// storeLog applies c to the log under key, or forgets the key if nothing is
+// left in it.
+func (tx *Tx) storeLog(key []byte, l limit.WindowLimit, c limit.LogChange) error {
+	if c.Cost == 0 && tx.v.Log.Len() == c.Drop+c.Pop {
+		tx.b.remove(tx, key)
+		return nil
+	}
+	return tx.b.putLog(tx, key, l.Params(), c)
+}
+
+// forgot counts the units that FORCE asked for beyond its bound.
+func (tx *Tx) forgot(units int64) {
+	if units != 0 {
+		tx.ks.forgotten.Add(units)
+	}
+}

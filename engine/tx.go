@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"github.com/stint-dev/stint/engine/internal/table"
+	"github.com/stint-dev/stint/engine/limit"
+)
+
+// Tx is a transaction: reads, writes and decisions at one time, on the keys of
+// the selected database. Begin makes one, BeginInto makes one again without
+// allocating; it belongs to one goroutine, and End releases what it holds.
+//
+// What a Tx reads and writes goes through a backing. The direct backing locks
+// the shard of the key at hand and writes through: it is all that commands on
+// single keys need. A transaction that spans several keys, or that must be
+// agreed on before it counts, will hold its writes back in another one.
+type Tx struct {
+	b   backing
+	ks  *Keyspace
+	now int64
+	db  uint8
+
+	// v is the value found last. It lives here, not on a stack, because a
+	// pointer to it goes through an interface and would be allocated.
+	v limit.Value
+
+	direct direct
+}
+
+// backing is where a transaction's reads come from and its writes go. Each
+// write is to the key of the last find.
+type backing interface {
+	// find puts the value under key at the transaction's time into tx.v: no
+	// value if there is none or it is full. With decide, the time counts as
+	// one of a decision and may first be moved on to the latest seen.
+	find(tx *Tx, key []byte, decide bool)
+	// put stores tx.v, which is not full. ErrOOM leaves all as it was.
+	put(tx *Tx, key []byte) error
+	// putLog applies a change to the sliding log, made if there is none, and
+	// stores its limit. ErrOOM leaves all as it was.
+	putLog(tx *Tx, key []byte, p limit.Params, c limit.LogChange) error
+	// remove forgets the key; it reports nothing as the caller knows.
+	remove(tx *Tx, key []byte)
+	// release lets go of locks.
+	release()
+}
+
+// Begin starts a transaction at time now, unix ns within 0 … limit.MaxTime,
+// or the latest seen if that is later, on database 0.
+func (ks *Keyspace) Begin(now int64) *Tx {
+	tx := new(Tx)
+	ks.BeginInto(tx, now)
+	return tx
+}
+
+// BeginInto is Begin with the caller's memory. A Tx must not be copied.
+func (ks *Keyspace) BeginInto(tx *Tx, now int64) {
+	tx.ks = ks
+	tx.direct.ks = ks
+	tx.b = &tx.direct
+	tx.db = 0
+	tx.now = min(max(now, ks.latest.Load()), limit.MaxTime)
+}
+
+// Now is the transaction's time, unix ns. A decision may move it on, if
+// another one with a later time came before it at the same shard.
+func (tx *Tx) Now() int64 { return tx.now }
+
+// Select changes the database: 0 to Databases-1.
+func (tx *Tx) Select(db uint8) { tx.db = db }
+
+// End releases the locks. The Tx may be used on; it locks again.
+func (tx *Tx) End() { tx.b.release() }
+
+// direct is the backing of single-key commands on a single node: it holds the
+// lock of one shard, that of the last key, and writes through.
+type direct struct {
+	ks   *Keyspace
+	sh   *shard // locked; nil when none is
+	hash uint64
+	ref  table.Ref
+}
+
+func (d *direct) find(tx *Tx, key []byte, decide bool) {
+	d.hash = d.ks.hash(key)
+	sh := d.ks.shardOf(d.hash)
+	if d.sh != sh {
+		d.release()
+		sh.mu.Lock()
+		d.sh = sh
+	}
+	tx.now = max(tx.now, sh.latest)
+	if decide && sh.latest != tx.now {
+		sh.latest = tx.now
+		d.ks.Advance(tx.now)
+	}
+	t := sh.tables[tx.db]
+	if t == nil {
+		d.ref = table.NoRef
+		tx.v = limit.Value{}
+		return
+	}
+	d.ref = t.Get(d.hash, key, &tx.v)
+	if tx.v.Kind != limit.None && tx.v.Expiry() <= tx.now {
+		tx.v = limit.Value{}
+	}
+}
+
+// table is the table of the transaction's database in the locked shard, made
+// when first written to.
+func (d *direct) table(tx *Tx) *table.Table {
+	t := d.sh.tables[tx.db]
+	if t == nil {
+		t = d.ks.newTable()
+		d.sh.tables[tx.db] = t
+	}
+	t.SetNow(tx.now) // what is full by now may make room
+	return t
+}
+
+func (d *direct) put(tx *Tx, key []byte) error {
+	if d.table(tx).Put(d.hash, key, d.ref, &tx.v) != nil {
+		return ErrOOM
+	}
+	return nil
+}
+
+func (d *direct) putLog(tx *Tx, key []byte, p limit.Params, c limit.LogChange) error {
+	if tx.v.Kind == limit.None {
+		// What is stored has run out: the change is to an empty log.
+		d.remove(tx, key)
+	}
+	if d.table(tx).PutLog(d.hash, key, d.ref, p, c) != nil {
+		return ErrOOM
+	}
+	return nil
+}
+
+func (d *direct) remove(tx *Tx, _ []byte) {
+	if d.ref != table.NoRef {
+		d.sh.tables[tx.db].Delete(d.hash, d.ref, true)
+		d.ref = table.NoRef
+	}
+}
+
+func (d *direct) release() {
+	if d.sh != nil {
+		d.sh.mu.Unlock()
+		d.sh = nil
+	}
+}
