@@ -1,8 +1,11 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"io"
+	"time"
+
+	"github.com/stint-dev/stint/persist"
 )
 
 // backupCommand is `stint backup FILE`.
@@ -13,7 +16,13 @@ type backupCommand struct {
 }
 
 func (c *backupCommand) run(w io.Writer) error {
-	return errors.New("backup needs the state file's package")
+	info, err := persist.Backup(c.Dir, c.File)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "copied %s to %s and verified it: %d bytes, %d changes, last flush %s\n",
+		info.Source, c.File, info.Bytes, info.Changes, info.Saved.UTC().Format(time.RFC3339))
+	return err
 }
 
 // inspectCommand is `stint inspect FILE`.
@@ -23,5 +32,5 @@ type inspectCommand struct {
 }
 
 func (c *inspectCommand) run(w io.Writer) error {
-	return errors.New("inspect needs the state file's package")
+	return persist.Inspect(c.File, w, persist.InspectOptions{Keys: c.Keys})
 }
