@@ -24,6 +24,8 @@ func TestReplyIsMeasuredExactly(t *testing.T) {
 		{in: "*2\r\n:1\r\n*2\r\n:9\r\n+x\r\n", first: 1, has: true},
 		{in: "*2\r\n+x\r\n:9\r\n"},
 		{in: "%2\r\n+a\r\n:1\r\n+b\r\n*1\r\n:2\r\n"},
+		{in: "%1\r\n:1\r\n:2\r\n"},
+		{in: ":999999999999999999\r\n", first: 999999999999999999, has: true},
 		{in: "|1\r\n+k\r\n:1\r\n:5\r\n"},
 		{in: "~1\r\n,1.5\r\n"},
 		{in: "_\r\n"},
@@ -41,7 +43,7 @@ func TestReplyIsMeasuredExactly(t *testing.T) {
 			}
 		}
 	}
-	for _, in := range []string{"\r\n", "OK\r\n", ":x\r\n", ":\r\n", ":1\n", "$-2\r\n", "$99999999\r\n", "*-2\r\n", "*1234567890123456789\r\n", "?\r\n"} {
+	for _, in := range []string{"\r\n", "OK\r\n", ":x\r\n", ":\r\n", ":1\n", "$-2\r\n", "$99999999\r\n", "*-2\r\n", ":9999999999999999999\r\n", "*1234567890123456789\r\n", "?\r\n"} {
 		if _, n := nextReply([]byte(in)); n != -1 {
 			t.Errorf("%q: %d, want it refused", in, n)
 		}
@@ -53,11 +55,11 @@ func TestReplyIsMeasuredExactly(t *testing.T) {
 }
 
 func TestCommandIsEncodedWithItsKeyInPlace(t *testing.T) {
-	p := encode([]string{"SET", "k:" + Placeholder, "<" + Placeholder + ">"}, 2)
+	p := encode([]string{"SET", "k:" + Placeholder, "<" + Placeholder + ">" + Placeholder}, 2)
 	p.setKey(0, 7)
 	p.setKey(1, 123456789012)
-	want := "*3\r\n$3\r\nSET\r\n$14\r\nk:000000000007\r\n$14\r\n<000000000007>\r\n" +
-		"*3\r\n$3\r\nSET\r\n$14\r\nk:123456789012\r\n$14\r\n<123456789012>\r\n"
+	want := "*3\r\n$3\r\nSET\r\n$14\r\nk:000000000007\r\n$26\r\n<000000000007>000000000007\r\n" +
+		"*3\r\n$3\r\nSET\r\n$14\r\nk:123456789012\r\n$26\r\n<123456789012>123456789012\r\n"
 	if string(p.bytes) != want || p.size*2 != len(want) {
 		t.Fatalf("%q", p.bytes)
 	}
