@@ -176,6 +176,9 @@ func (ks *Keyspace) Reset() {
 	ks.latest.Store(0)
 }
 
+// MaxMemory is the bound of memory, bytes; 0 is none.
+func (ks *Keyspace) MaxMemory() int64 { return ks.budget.Max() }
+
 // SetMaxMemory changes Options.MaxMemory; what is held already stays.
 func (ks *Keyspace) SetMaxMemory(bytes int64) { ks.budget.SetMax(bytes) }
 

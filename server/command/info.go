@@ -104,6 +104,9 @@ func infoServer(w *infoWriter, s *Server) {
 	w.line("tcp_port", s.Port)
 	w.line("server_time_usec", now.UnixMicro())
 	w.line("clock_ns", s.clock())
+	if s.ClockAhead != nil {
+		w.line("clock_ahead_ms", s.ClockAhead().Milliseconds())
+	}
 	w.line("uptime_in_seconds", up)
 	w.line("uptime_in_days", up/(24*60*60))
 }

@@ -25,12 +25,13 @@ type Server struct {
 	Config   Config
 	Counters Counters
 
-	Now      func() time.Time    // the wall clock; nil: time.Now
-	Clock    func() int64        // the clock of decisions, unix ns; nil: the wall clock
-	Keyspace func() engine.Stats // counts at the clock's time
-	Traffic  func() Traffic      // what the transports counted
-	Persist  Persister           // nil: nothing is saved
-	Debug    Debugger            // nil: DEBUG is refused
+	Now        func() time.Time     // the wall clock; nil: time.Now
+	Clock      func() int64         // the clock of decisions, unix ns; nil: the wall clock
+	ClockAhead func() time.Duration // how far that is ahead of the wall clock; nil: not at all
+	Keyspace   func() engine.Stats  // counts at the clock's time
+	Traffic    func() Traffic       // what the transports counted
+	Persist    Persister            // nil: nothing is saved
+	Debug      Debugger             // nil: DEBUG is refused
 
 	// ResetTraffic sets the transports' counters to 0 for CONFIG RESETSTAT.
 	ResetTraffic func()

@@ -1,0 +1,244 @@
+// Package server speaks the Redis protocol in front of a keyspace: listeners,
+// connections, sessions, the command table and the store of a single node,
+// wired together. The parts are in the folders below; this package only joins
+// them, runs what has to happen now and then, and stops it all in order.
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-dev/stint/engine"
+	"github.com/stint-dev/stint/server/command"
+	"github.com/stint-dev/stint/server/local"
+	"github.com/stint-dev/stint/server/resp"
+	"github.com/stint-dev/stint/server/session"
+	"github.com/stint-dev/stint/server/transport"
+)
+
+// Persister saves the keyspace: what SAVE, BGSAVE, LASTSAVE and INFO use.
+type Persister = command.Persister
+
+// PersistInfo is the state of saving.
+type PersistInfo = command.PersistInfo
+
+// Config is all a Server is made of. It is passed once and not changed.
+type Config struct {
+	// Keyspace is what the commands work on; its state is loaded already.
+	Keyspace *engine.Keyspace
+	// Persist saves it; nil if nothing does.
+	Persist Persister
+
+	Addrs         []string      // host:port or unix:/path, at least one
+	MaxClients    int           // connections at a time, at least 1
+	IdleTimeout   time.Duration // a connection silent for longer is closed; 0: never
+	MaxOutput     int           // bytes of replies not yet read by a client
+	MaxArgument   int           // bytes of one argument
+	Password      string        // clients must give it; empty: none
+	ProtectedMode bool          // without a password, only this machine may connect
+
+	// Debug allows the DEBUG command. DebugClock, if not nil, is the unix
+	// time in ns at which the clock of decisions stands from the start.
+	Debug      bool
+	DebugClock *int64
+
+	Version string // of the program, for HELLO and INFO
+
+	// Settings that CONFIG GET only shows.
+	Dir, File, Durability, LogFormat string
+	Interval                         time.Duration
+
+	// Log is required. LogLevel is what CONFIG SET loglevel changes; nil if
+	// it cannot be.
+	Log      *slog.Logger
+	LogLevel *slog.LevelVar
+}
+
+// Server is a running server. Make one with New; then Listen, Serve and
+// Shutdown, in this order.
+type Server struct {
+	cfg       Config
+	info      *command.Server
+	clock     *local.Clock
+	store     *local.Store
+	transport *transport.Server
+	protected atomic.Bool
+
+	maxClients  atomic.Int64
+	idleTimeout atomic.Int64 // s
+	base        atomic.Pointer[transport.Stats]
+
+	listeners []net.Listener
+	stop      chan struct{}
+	stopOnce  sync.Once
+	running   sync.WaitGroup // the upkeep goroutine
+}
+
+// New makes a server that does not listen yet.
+func New(cfg Config) (*Server, error) {
+	if cfg.Keyspace == nil || cfg.Log == nil || len(cfg.Addrs) == 0 {
+		return nil, errors.New("server: Keyspace, Log and Addrs are required")
+	}
+	id := make([]byte, 20)
+	if _, err := rand.Read(id); err != nil {
+		return nil, fmt.Errorf("server: make a run id: %w", err)
+	}
+	s := &Server{cfg: cfg, stop: make(chan struct{})}
+	s.protected.Store(cfg.ProtectedMode)
+	s.maxClients.Store(int64(cfg.MaxClients))
+	s.idleTimeout.Store(int64(cfg.IdleTimeout / time.Second))
+	s.base.Store(&transport.Stats{})
+	s.clock = local.NewClock(cfg.Keyspace.Latest())
+	if cfg.DebugClock != nil {
+		s.clock.Freeze(*cfg.DebugClock)
+	}
+	s.store = local.New(cfg.Keyspace, s.clock, new(command.Executor))
+	s.info = &command.Server{
+		Version:      cfg.Version,
+		RunID:        hex.EncodeToString(id),
+		Started:      time.Now(),
+		Clock:        s.clock.Now,
+		ClockAhead:   s.clock.Ahead,
+		Keyspace:     func() engine.Stats { return cfg.Keyspace.Stats(s.clock.Now()) },
+		Traffic:      s.traffic,
+		ResetTraffic: func() { t := s.transport.Stats(); s.base.Store(&t) },
+		Persist:      cfg.Persist,
+	}
+	s.info.Password.Set([]byte(cfg.Password))
+	if cfg.Debug {
+		s.info.Debug = s.store
+	}
+	s.settings()
+
+	limits := resp.DefaultLimits()
+	if cfg.MaxArgument > 0 {
+		limits.MaxArgument = cfg.MaxArgument
+		limits.MaxCommand = max(limits.MaxCommand, 2*cfg.MaxArgument)
+	}
+	var err error
+	s.transport, err = transport.New(transport.Options{
+		NewSession:  s.newSession,
+		Admit:       s.admit,
+		Limits:      limits,
+		MaxClients:  cfg.MaxClients,
+		IdleTimeout: cfg.IdleTimeout,
+		MaxOutput:   cfg.MaxOutput,
+		Log:         cfg.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) newSession(c transport.ConnInfo) transport.Session {
+	return session.New(s.info, s.store, session.Info{
+		ID: c.ID, Addr: addrString(c.Remote, c.Local), LocalAddr: c.Local.String(), Unix: c.Unix,
+	})
+}
+
+// addrString is the client's address. A client of a unix socket has none: the
+// socket's path stands for it, as in Redis.
+func addrString(remote, local net.Addr) string {
+	if _, ok := local.(*net.UnixAddr); ok {
+		return local.String() + ":0"
+	}
+	return remote.String()
+}
+
+// errProtected is what a client reads that protected mode turns away.
+const errProtected = "DENIED stint is in protected mode: it has no password and serves clients of its own machine only. " +
+	"To be reachable from elsewhere, start it with --requirepass-file FILE (or --requirepass), " +
+	"or, where everyone who can reach it may use it, with --protected-mode no."
+
+// admit is protected mode: with no password, who is not on this machine is
+// turned away.
+func (s *Server) admit(nc net.Conn) string {
+	if !s.protected.Load() || s.info.Password.Required() {
+		return ""
+	}
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+		return errProtected
+	}
+	return ""
+}
+
+// traffic is the transport's counters since the last CONFIG RESETSTAT.
+func (s *Server) traffic() command.Traffic {
+	t, base := s.transport.Stats(), s.base.Load()
+	return command.Traffic{
+		Clients:        int64(t.Current),
+		MaxClients:     s.maxClients.Load(),
+		Accepted:       int64(t.Accepted - base.Accepted),
+		Rejected:       int64(t.Rejected + t.Denied - base.Rejected - base.Denied),
+		BytesIn:        int64(t.BytesIn - base.BytesIn),
+		BytesOut:       int64(t.BytesOut - base.BytesOut),
+		ProtocolErrors: int64(t.ProtocolErrors - base.ProtocolErrors),
+		OutputClosed:   int64(t.SlowClosed - base.SlowClosed),
+		Panics:         int64(t.Panics - base.Panics),
+	}
+}
+
+// Listen opens the listeners: all or none.
+func (s *Server) Listen(ctx context.Context) error {
+	for _, addr := range s.cfg.Addrs {
+		l, err := transport.Listen(ctx, addr)
+		if err != nil {
+			for _, open := range s.listeners {
+				_ = open.Close()
+			}
+			s.listeners = nil
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+		if a, ok := l.Addr().(*net.TCPAddr); ok && s.info.Port == 0 {
+			s.info.Port = a.Port
+		}
+	}
+	return nil
+}
+
+// Addrs is where the server listens, after Listen: with the port that the
+// system chose where the configuration says 0.
+func (s *Server) Addrs() []net.Addr {
+	addrs := make([]net.Addr, len(s.listeners))
+	for i, l := range s.listeners {
+		addrs[i] = l.Addr()
+	}
+	return addrs
+}
+
+// Serve serves until Shutdown, and then returns nil. It returns earlier, with
+// an error, if a listener fails for good; Shutdown must be called then too.
+func (s *Server) Serve() error {
+	s.running.Go(s.upkeep)
+	failed := make(chan error, len(s.listeners))
+	for _, l := range s.listeners {
+		go func() { failed <- s.transport.Serve(l) }()
+	}
+	for range s.listeners {
+		if err := <-failed; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Shutdown stops the server: first the transport (no new connections, running
+// batches end and their replies are sent, the rest is closed when ctx ends),
+// because it is what changes the keyspace; then the upkeep. Afterwards nothing
+// of the server touches the keyspace any more, so that a last save is complete.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.transport.Shutdown(ctx)
+	s.stopOnce.Do(func() { close(s.stop) })
+	s.running.Wait()
+	return err
+}

@@ -1,0 +1,54 @@
+package server
+
+import "time"
+
+// Upkeep's bounds: full buckets are forgotten every upkeepEvery in steps of
+// sweepSteps, for at most sweepFor, so that it never takes more than a tenth
+// of a processor.
+const (
+	upkeepEvery = 100 * time.Millisecond
+	sweepFor    = 10 * time.Millisecond
+	sweepSteps  = 64
+)
+
+// clockTolerance is how far the clock of decisions may be ahead of the wall
+// clock without a word.
+const clockTolerance = 5 * time.Second
+
+// upkeep is the goroutine of what has to happen now and then: it forgets full
+// buckets and watches the clock.
+func (s *Server) upkeep() {
+	ticker := time.NewTicker(upkeepEvery)
+	defer ticker.Stop()
+	warned := false
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-ticker.C:
+		}
+		s.sweep()
+		warned = s.watchClock(warned)
+	}
+}
+
+func (s *Server) sweep() {
+	for begun := time.Now(); s.cfg.Keyspace.Sweep(sweepSteps) && time.Since(begun) < sweepFor; {
+	}
+}
+
+// watchClock says once that the wall clock is behind, and once that it has
+// caught up: until then decisions go by the monotonic clock.
+func (s *Server) watchClock(warned bool) bool {
+	ahead := s.clock.Ahead()
+	switch {
+	case !warned && ahead > clockTolerance:
+		s.cfg.Log.Warn("the wall clock was set back: decisions go on by the monotonic clock from the latest time seen",
+			"ahead", ahead.Round(time.Millisecond))
+		return true
+	case warned && ahead <= clockTolerance:
+		s.cfg.Log.Info("the wall clock has caught up with the time of decisions")
+		return false
+	}
+	return warned
+}
