@@ -1,0 +1,254 @@
+package persist
+
+import (
+	"time"
+)
+
+const (
+	// chunkBytes is how large a chunk's payload gets before it is closed. One
+	// large value may exceed it.
+	chunkBytes = 256 << 10
+	// batchBytes is how much one transaction writes. A tick with more takes
+	// several, and counts with the last of them, so that memory stays bounded
+	// however many keys have changed.
+	batchBytes = 8 << 20
+	// compactFrom is how many bytes of deltas are worth a new base, however
+	// small that is: replaying them takes a fraction of a second.
+	compactFrom = 64 << 20
+)
+
+// batch is the chunks of one transaction. The memory is used again.
+type batch struct {
+	bufs [][]byte
+	n    int // in use
+}
+
+func (b *batch) chunks() [][]byte { return b.bufs[:b.n] }
+
+func (b *batch) reset() {
+	for i, buf := range b.bufs[:b.n] {
+		if cap(buf) > 4*chunkBytes {
+			b.bufs[i] = nil // of one large value: not to be kept for ever
+		}
+	}
+	b.n = 0
+}
+
+// fill draws chunks from a cut or dump, the first of which belongs at p, until
+// the batch is full or there are no more.
+func (b *batch) fill(from dump, p chunkPlace, sequence uint64, o *Options) (more bool) {
+	var blank [chunkHeader]byte
+	for size := 0; size < o.batch; b.n++ {
+		if b.n == len(b.bufs) {
+			b.bufs = append(b.bufs, nil)
+		}
+		buf := append(b.bufs[b.n][:0], blank[:]...)
+		buf, more = from.Append(buf, chunkHeader+o.chunk)
+		for more && len(buf) == chunkHeader {
+			buf, more = from.Append(buf, chunkHeader+o.chunk)
+		}
+		b.bufs[b.n] = buf
+		if len(buf) == chunkHeader {
+			return false
+		}
+		sealChunk(buf, p, sequence)
+		p.index++
+		size += len(buf)
+		if !more {
+			b.n++
+			return false
+		}
+	}
+	return true
+}
+
+// stats are figures of a drain that others may see.
+type stats struct {
+	took         time.Duration
+	keys, bytes  int64
+	compactions  int64
+	base, deltas int64
+	dumping      bool
+}
+
+// drain moves changes from a keyspace to the state file. It is used by one
+// goroutine. Every step that fails can be repeated, and is by the next flush:
+// what was drawn from the keyspace and not yet written is kept here.
+type drain struct {
+	st *State
+	ks keyspace
+
+	cut  cut   // being drained; nil between flushes
+	more bool  // the cut has more
+	work batch // drawn from the cut, not written
+	era  group // the era's chunks with those of the unfinished tick
+
+	dump  dump  // being written; nil: none
+	dmore bool  // the dump has more
+	dwork batch // drawn from the dump, not written
+	base  group // what of it is written
+	dumpE int   // index in the header's eras of the first to be replayed on it
+
+	wrote uint64 // bytes of chunks, since the flush began
+	drop  bool   // what the header no longer refers to is to be deleted
+	stats stats
+}
+
+func newDrain(st *State, ks keyspace) drain {
+	d := drain{st: st, ks: ks, era: *st.hdr.era()}
+	d.figures()
+	return d
+}
+
+// dumping says whether dumpStep has work.
+func (d *drain) dumping() bool { return d.dump != nil && (d.dmore || d.dwork.n > 0) }
+
+func (d *drain) figures() {
+	d.stats.base, d.stats.deltas = int64(d.st.hdr.base.bytes), int64(d.st.hdr.deltaBytes())
+	d.stats.dumping = d.dump != nil
+}
+
+// flush writes the rest of a cut that could not be written before, and then
+// one of now.
+func (d *drain) flush() error {
+	begin := d.st.o.now()
+	d.wrote = 0
+	keys := 0
+	if d.cut != nil {
+		c := d.cut
+		if err := d.tick(); err != nil {
+			return err
+		}
+		keys = c.Keys()
+	}
+	c := d.ks.Cut()
+	d.cut, d.more = c, true
+	d.era = *d.st.hdr.era()
+	if err := d.tick(); err != nil {
+		return err
+	}
+	keys += c.Keys()
+	if d.wrote > 0 {
+		d.stats.keys, d.stats.bytes = int64(keys), int64(d.wrote)
+		d.stats.took = d.st.o.now().Sub(begin)
+	}
+	return d.tidy()
+}
+
+// tick writes the cut: chunks that do not count yet, and with the last of them
+// the header that makes them count.
+func (d *drain) tick() error {
+	hdr := d.st.hdr
+	for {
+		if d.work.n == 0 && d.more {
+			d.more = d.work.fill(d.cut, d.deltaPlace(), hdr.sequence+1, &d.st.o)
+		}
+		era := d.era
+		for _, c := range d.work.chunks() {
+			era.add(c)
+		}
+		next, last := hdr, !d.more
+		if last {
+			next = hdr.clone()
+			*next.era() = era
+			next.sequence++
+			next.latest = d.cut.Latest()
+			next.saved = d.st.o.now().UnixNano()
+			d.flip(next)
+		}
+		idle := last && era.chunks == hdr.era().chunks && next.latest == hdr.latest && next.base == hdr.base
+		if !idle {
+			if err := d.st.write(next, change{place: d.deltaPlace(), chunks: d.work.chunks()}); err != nil {
+				return err
+			}
+		}
+		d.work.reset()
+		d.wrote += era.bytes - d.era.bytes
+		d.era = era
+		if !last {
+			continue
+		}
+		d.cut = nil
+		if idle {
+			return nil
+		}
+		if next.base != hdr.base {
+			d.dump, d.drop = nil, true
+			d.stats.compactions++
+			d.st.o.Logger.Info("the state file was compacted", "file", d.st.path,
+				"base", next.base.bytes, "deltas", next.deltaBytes(), "before", hdr.base.bytes+hdr.deltaBytes())
+		}
+		d.st.hdr = next
+		d.era = *next.era()
+		return nil
+	}
+}
+
+func (d *drain) deltaPlace() chunkPlace {
+	return chunkPlace{deltaChunk, d.era.id, d.era.chunks}
+}
+
+// tidy does what is due after a tick: delete what a compaction has replaced,
+// or begin one.
+func (d *drain) tidy() error {
+	defer d.figures()
+	if d.drop {
+		if err := d.st.write(d.st.hdr, change{drop: true}); err != nil {
+			return err
+		}
+		d.drop = false
+	}
+	if d.dump == nil && d.st.hdr.deltaBytes() > max(d.st.o.compact, d.st.hdr.base.bytes) {
+		d.begin()
+	}
+	return nil
+}
+
+// begin begins a new base: a dump of all keys, which goes on while ticks do,
+// so that it holds keys of different instants. The last cut is written, and
+// the next begins a new era. Whatever changes from now on is therefore in that
+// era or a later cut, and replaying it on the dump corrects what the dump saw
+// too early: a change says what the value is, not how it changed.
+func (d *drain) begin() {
+	next := d.st.hdr.clone()
+	next.eras = append(next.eras, group{id: next.era().id + 1})
+	d.st.hdr = next
+	d.dumpE = len(next.eras) - 1
+	d.era = *next.era()
+	d.base = group{id: next.base.id + 1}
+	d.dump, d.dmore = d.ks.Dump(), true
+}
+
+// dumpStep writes the next part of the dump, in one transaction. It does not
+// count until a tick flips to it.
+func (d *drain) dumpStep() error {
+	defer d.figures()
+	place := chunkPlace{baseChunk, d.base.id, d.base.chunks}
+	if d.dwork.n == 0 {
+		d.dmore = d.dwork.fill(d.dump, place, d.st.hdr.sequence, &d.st.o)
+	}
+	base := d.base
+	for _, c := range d.dwork.chunks() {
+		base.add(c)
+	}
+	if base != d.base {
+		if err := d.st.write(d.st.hdr, change{place: place, chunks: d.dwork.chunks()}); err != nil {
+			return err
+		}
+	}
+	d.dwork.reset()
+	d.base = base
+	return nil
+}
+
+// flip makes a finished dump the base of the header that ends a tick. It must
+// be a tick whose cut came after the dump's end: the dump may hold values
+// newer than any earlier cut, and only then does every one of them lie within
+// the eras that are replayed on it.
+func (d *drain) flip(next *header) {
+	if d.dump == nil || d.dumping() {
+		return
+	}
+	next.base = d.base
+	next.eras = next.eras[d.dumpE:]
+}
