@@ -43,7 +43,7 @@ var connectionCommands = []Command{
 	{
 		Name: "quit", Group: "connection", Since: "0.1.0",
 		Summary: "Replies OK and closes the connection; what was sent after it is not run",
-		Arity:   -1, Flags: Fast | NoAuth,
+		Arity:   1, Flags: Fast | NoAuth,
 		Conn: func(c *ConnCtx) {
 			c.W.OK()
 			c.Conn.Closing = true

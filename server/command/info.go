@@ -53,8 +53,8 @@ func oneLine(s string) string {
 	}, s)
 }
 
-// flag is 1 or 0, as INFO writes truth values.
-func flag(v bool) int {
+// truth is 1 or 0, as INFO writes truth values.
+func truth(v bool) int {
 	if v {
 		return 1
 	}
@@ -176,7 +176,7 @@ func infoPersistence(w *infoWriter, s *Server) {
 	w.line("loading", 0)
 	w.line("async_loading", 0)
 	w.line("rdb_changes_since_last_save", s.keyspace().Changed)
-	w.line("rdb_bgsave_in_progress", flag(p.Saving))
+	w.line("rdb_bgsave_in_progress", truth(p.Saving))
 	w.line("rdb_last_save_time", lastSave(s))
 	w.line("rdb_last_bgsave_status", status)
 	w.line("rdb_last_bgsave_time_sec", lastSeconds(p))
