@@ -97,6 +97,7 @@ func TestGuardJudgesEachKindOfInput(t *testing.T) {
 		{"length ended by a line feed", "*1\r\n$4\nPING\r\n", auth, "invalid bulk length"},
 		{"length followed by return alone", "*1\r\n$4\rP", auth, "invalid bulk length"},
 		{"argument longer than said", "*1\r\n$3\r\nPING\r\n", auth, "an argument is longer than its length says"},
+		{"argument ended by two line feeds", "*1\r\n$4\r\nPING\n\n", auth, "an argument is longer than its length says"},
 		{"argument with half a line end", "*1\r\n$4\r\nPING\ra", auth, "an argument is longer than its length says"},
 		{"argument not ended", "*1\r\n$4\r\nPING\r", auth, "more"},
 		{"framing of Tile38", "$4 PING\r\n", auth, "expected '*' or a command's name, got '$'"},

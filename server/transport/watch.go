@@ -1,0 +1,131 @@
+package transport
+
+import "time"
+
+// A deadline set before each read and write would cost more than the command
+// between them. Instead one goroutine looks at every connection now and then,
+// notes which have not moved since, and ends the wait of one that has waited
+// too long, by a deadline in the past. The connection's own goroutine then
+// finds what was asked of it.
+
+// Phases of a connection, in the lowest bits of its beat.
+const (
+	deciding = iota // at work, or waiting for a decision
+	reading         // waiting for input
+	stalled         // waiting for the rest of a command that holds memory
+	writing         // waiting for the client to take replies
+	leaving         // ending
+
+	phaseBits = 3
+)
+
+// Orders of the watch, in the lowest bits of a connection's order.
+const (
+	orderNone   = iota
+	orderShrink // give memory back and wait on
+	orderIdle   // end: silent for too long
+	orderSlow   // end: nothing taken for too long
+
+	orderBits = 2
+)
+
+// watched is what the watch remembers of a connection.
+type watched struct {
+	seen  uint64    // its beat, last time
+	since time.Time // when it was first seen at that beat; zero before any look
+	small bool      // it has been told to shrink since
+}
+
+// watch looks at all connections at every tick until the server stops.
+func (s *Server) watch() {
+	ticker := time.NewTicker(s.tick)
+	defer ticker.Stop()
+	var list []*conn
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-ticker.C:
+		}
+		s.mu.Lock()
+		for _, c := range s.conns {
+			list = append(list, c)
+		}
+		s.mu.Unlock()
+		now := time.Now()
+		for _, c := range list {
+			c.look(now)
+		}
+		clear(list)
+		list = list[:0]
+	}
+}
+
+// look gives a connection an order if one is due. Only the watch calls it.
+func (c *conn) look(now time.Time) {
+	beat := c.beat.Load()
+	if beat != c.seen || c.since.IsZero() {
+		c.watched = watched{seen: beat, since: now}
+		return
+	}
+	silent := now.Sub(c.since)
+	phase := beat & (1<<phaseBits - 1)
+	switch phase {
+	case reading, stalled:
+		idle := time.Duration(c.s.idleTimeout.Load())
+		switch {
+		case idle > 0 && silent >= idle, phase == stalled && silent >= c.s.o.StallTimeout:
+			c.demand(beat, orderIdle)
+			c.wake()
+		case silent >= quietAfter && !c.small:
+			c.small = true
+			c.demand(beat, orderShrink)
+			c.wake()
+		}
+	case writing:
+		if silent >= c.s.o.WriteTimeout {
+			c.demand(beat, orderSlow)
+			_ = c.nc.SetWriteDeadline(longAgo)
+		}
+	}
+}
+
+// longAgo is a deadline that ends a wait at once.
+var longAgo = time.Unix(1, 0)
+
+// demand leaves an order for a connection seen at that beat.
+func (c *conn) demand(beat, order uint64) { c.order.Store(beat<<orderBits | order) }
+
+// wake makes a wait for input return.
+func (c *conn) wake() { _ = c.nc.SetReadDeadline(longAgo) }
+
+// kill ends the connection from any goroutine: every wait fails from now on.
+func (c *conn) kill() { _ = c.nc.Close() }
+
+// enter tells the watch what the connection's goroutine is about to do.
+func (c *conn) enter(phase uint64) { c.beat.Store(c.steps<<phaseBits | phase) }
+
+// ordered returns the order for the present beat.
+func (c *conn) ordered() uint64 {
+	order := c.order.Load()
+	// Shifted, the beat loses its highest bits: nobody takes 2^59 steps.
+	if order>>orderBits != c.beat.Load() {
+		return orderNone
+	}
+	return order & (1<<orderBits - 1)
+}
+
+// obey does what the watch asked for when it ended a wait for input, and
+// reports whether the connection is to be closed.
+func (c *conn) obey() (end bool) {
+	_ = c.nc.SetReadDeadline(time.Time{})
+	switch c.ordered() {
+	case orderIdle:
+		c.s.idleClosed.Add(1)
+		c.s.o.Log.Debug("a client was silent for too long, the connection is closed", "id", c.info.ID)
+		return true
+	case orderShrink:
+		c.shrink()
+	}
+	return false
+}
