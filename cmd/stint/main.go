@@ -89,11 +89,11 @@ func run(p *process) int {
 		if err != nil {
 			return p.fail(exitUsage, src.explain(err))
 		}
-		log := newLogger(p.stderr, &g.Serve.Config)
+		log, level := newLogger(p.stderr, &g.Serve.Config)
 		for _, name := range strangers(p.environ, optionNames(parser)) {
 			log.Warn("an environment variable looks like an option but is none; it is ignored", "name", name)
 		}
-		return p.serve(&g.Serve.Config, password, log)
+		return p.serve(&g.Serve.Config, password, log, level)
 	}
 	if err != nil {
 		return p.fail(exitFailure, err)

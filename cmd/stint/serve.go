@@ -1,10 +1,289 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/stint-dev/stint/engine"
+	"github.com/stint-dev/stint/persist"
+	"github.com/stint-dev/stint/server"
 )
 
-func (p *process) serve(cfg *Config, password string, log *slog.Logger) int {
-	return p.fail(exitFailure, errors.New("the server is not wired yet"))
+// Time limits of an ordered stop. Together they stay below stopLimit, after
+// which the process ends whatever it is doing.
+const (
+	stopClients = 3 * time.Second         // batches at hand are decided and answered
+	stopFlush   = 4500 * time.Millisecond // the last flush; it is tried again if it fails
+	stopLimit   = 9500 * time.Millisecond // service managers kill after 10 s
+)
+
+// state is what a server with a state file has of it.
+type state struct {
+	file    *persist.State
+	flusher *persist.Flusher // nil until the server is about to serve
+}
+
+// serve runs the server until it is told to stop, and returns the exit code.
+//
+// It starts from the inside out: the lock on the folder, the state, the
+// listeners. Nobody can connect before all that was kept is there again.
+func (p *process) serve(cfg *Config, password string, log *slog.Logger, level *slog.LevelVar) int {
+	ctx, stop := p.signals(log)
+	defer stop()
+	warn(cfg, log)
+
+	ks, err := engine.New(engine.Options{MaxMemory: int64(cfg.MaxMemory), Track: cfg.Durability != "none"})
+	if err != nil {
+		return p.fail(exitFailure, err)
+	}
+	var st state
+	if cfg.Durability != "none" {
+		if st.file, err = p.load(ctx, cfg, ks, log); err != nil {
+			return p.fail(exitFailure, err)
+		}
+		if ctx.Err() != nil {
+			// Loading may still go on, but it only reads, and the lock ends
+			// with the process.
+			log.Info("stopped before the state was loaded; it was not changed")
+			return exitOK
+		}
+	}
+	srv, err := st.begin(ctx, cfg, password, ks, log, level)
+	if err != nil {
+		return p.fail(exitFailure, errors.Join(err, st.end(log)))
+	}
+	announce(cfg, srv, ks, password, log)
+
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve() }()
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-ended:
+	}
+	return p.shutdown(srv, &st, failure, log)
+}
+
+// signals returns a context that ends with the first SIGINT or SIGTERM. The
+// second one ends the process at once, and so does an ordered stop that takes
+// too long.
+func (p *process) signals(log *slog.Logger) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		s := <-ch
+		log.Info("stopping", "signal", s.String())
+		cancel()
+		text := "a second signal"
+		select {
+		case <-ch:
+		case <-time.After(stopLimit):
+			text = "the stop took too long"
+		}
+		os.Exit(p.fail(exitFailure, fmt.Errorf("ended at once because of %s: what was decided since the last flush is lost", text)))
+	}()
+	return ctx, func() { signal.Stop(ch); cancel() }
+}
+
+// load locks the folder and loads its state, or returns early when ctx ends.
+func (p *process) load(ctx context.Context, cfg *Config, ks *engine.Keyspace, log *slog.Logger) (*persist.State, error) {
+	st, err := persist.Open(cfg.stateDir(), persist.Options{
+		Interval: time.Duration(cfg.Interval), Logger: log, Version: buildVersion(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	type outcome struct {
+		info persist.LoadInfo
+		err  error
+	}
+	loaded := make(chan outcome, 1)
+	go func() {
+		info, err := st.Load(ks)
+		loaded <- outcome{info, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return st, nil
+	case o := <-loaded:
+		if o.err != nil {
+			return nil, errors.Join(o.err, st.Close())
+		}
+		if o.info.Created {
+			log.Info("a new state file was made", "dir", cfg.stateDir())
+			return st, nil
+		}
+		log.Info("the state is loaded", "dir", cfg.stateDir(), "keys", keys(cfg, ks), "bytes", o.info.Bytes,
+			"took", o.info.Took.Round(time.Millisecond), "last_flush", o.info.Saved.UTC().Format(time.RFC3339))
+		return st, nil
+	}
+}
+
+// begin starts flushing and opens the listeners.
+func (st *state) begin(ctx context.Context, cfg *Config, password string, ks *engine.Keyspace, log *slog.Logger, level *slog.LevelVar) (*server.Server, error) {
+	var persister server.Persister
+	if st.file != nil {
+		var err error
+		if st.flusher, err = st.file.Start(); err != nil {
+			return nil, err
+		}
+		persister = &saver{st.flusher, cfg}
+	}
+	srv, err := server.New(server.Config{
+		Keyspace:      ks,
+		Persist:       persister,
+		Addrs:         cfg.Addr,
+		MaxClients:    cfg.MaxClients,
+		IdleTimeout:   time.Duration(cfg.IdleTimeout),
+		MaxOutput:     int(cfg.MaxOutput),
+		MaxArgument:   int(cfg.MaxArgument),
+		Password:      password,
+		ProtectedMode: cfg.ProtectedMode == "yes",
+		Debug:         cfg.EnableDebugCommand,
+		DebugClock:    cfg.DebugClock,
+		Version:       buildVersion(),
+		Dir:           cfg.stateDir(),
+		File:          persist.FileName,
+		Durability:    cfg.Durability,
+		Interval:      time.Duration(cfg.Interval),
+		LogFormat:     cfg.LogFormat,
+		Log:           log,
+		LogLevel:      level,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return srv, srv.Listen(ctx)
+}
+
+// shutdown stops everything in this order, each step for the next one's sake:
+//
+//  1. The listeners close: nobody new comes while the rest is ended.
+//  2. Each connection's batch at hand is decided and answered, then the
+//     connection is closed: afterwards nothing changes the keyspace any more.
+//  3. The last flush: every answer that was given is on disk.
+//  4. The folder is unlocked: the next server may have it, and finds all of it.
+//
+// failure is why the server stopped by itself, nil if it was told to.
+func (p *process) shutdown(srv *server.Server, st *state, failure error, log *slog.Logger) int {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), stopClients)
+	defer cancel()
+	if err := srv.Shutdown(ctx); err != nil {
+		log.Warn("some connections were cut off", "error", err)
+	}
+	if err := errors.Join(failure, st.end(log)); err != nil {
+		return p.fail(exitFailure, err)
+	}
+	log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond))
+	return exitOK
+}
+
+// end writes what is not yet on disk and gives the folder back.
+func (st *state) end(log *slog.Logger) error {
+	switch {
+	case st.flusher != nil:
+		ctx, cancel := context.WithTimeout(context.Background(), stopFlush)
+		defer cancel()
+		if err := st.flusher.Close(ctx); err != nil {
+			return err
+		}
+		log.Debug("everything is on disk")
+	case st.file != nil:
+		return st.file.Close()
+	}
+	return nil
+}
+
+// announce is the banner: one line for each listener, and one for the server.
+func announce(cfg *Config, srv *server.Server, ks *engine.Keyspace, password string, log *slog.Logger) {
+	attrs := []any{
+		"version", buildVersion(), "pid", os.Getpid(), "durability", cfg.Durability,
+		"keys", keys(cfg, ks), "protected_mode", cfg.ProtectedMode, "password", password != "",
+		"max_memory", cfg.MaxMemory.String(), "max_clients", cfg.MaxClients,
+	}
+	if cfg.Durability != "none" {
+		attrs = append(attrs, "dir", cfg.stateDir(), "interval", cfg.Interval.String())
+	}
+	log.Info("stint is ready", attrs...)
+	for _, a := range srv.Addrs() {
+		text := a.String()
+		if a.Network() == "unix" {
+			text = "unix:" + text
+		}
+		log.Info("listening", "addr", text)
+	}
+}
+
+// warn logs what is allowed but may surprise.
+func warn(cfg *Config, log *slog.Logger) {
+	if cfg.EnableDebugCommand || cfg.DebugClock != nil {
+		log.Warn("this server is for tests: DEBUG is allowed or the clock is frozen", "enable-debug-command", cfg.EnableDebugCommand, "frozen", cfg.DebugClock != nil)
+	}
+	if most := openFiles(); most > 0 && uint64(cfg.MaxClients)+reservedFiles > most {
+		log.Warn("the system lets this process open fewer files than --max-clients needs: raise the limit (ulimit -n)",
+			"limit", most, "max-clients", cfg.MaxClients)
+	}
+	open := cfg.ProtectedMode == "no" && cfg.Requirepass == "" && cfg.RequirepassFile == ""
+	for _, a := range cfg.Addr {
+		if host, _, err := net.SplitHostPort(a); open && err == nil && !loopback(host) {
+			log.Warn("everyone who can reach this address may use the server: there is no password and protected mode is off", "addr", a)
+		}
+	}
+	if info, err := os.Stat(cfg.RequirepassFile); err == nil && info.Mode().Perm()&0o044 != 0 {
+		log.Warn("other users of this machine can read the password file", "file", cfg.RequirepassFile, "mode", info.Mode().Perm().String())
+	}
+}
+
+// reservedFiles is how many open files the server needs besides connections.
+const reservedFiles = 32
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// keys counts the keys of all databases at the time the server begins with.
+func keys(cfg *Config, ks *engine.Keyspace) (n int64) {
+	now := time.Now().UnixNano()
+	if cfg.DebugClock != nil {
+		now = *cfg.DebugClock
+	}
+	for _, k := range ks.Stats(now).Keys {
+		n += k
+	}
+	return n
+}
+
+// saver shows a persist.Flusher to the server, which does not know package
+// persist.
+type saver struct {
+	*persist.Flusher
+	cfg *Config
+}
+
+// Info is the state of saving, for INFO.
+func (s *saver) Info() server.PersistInfo {
+	i := s.Flusher.Info()
+	return server.PersistInfo{
+		Durability:   s.cfg.Durability,
+		Interval:     i.Interval,
+		Saving:       i.Saving,
+		LastDuration: i.LastDuration,
+		LastKeys:     i.LastKeys,
+		LastBytes:    i.LastBytes,
+		Flushes:      i.Flushes,
+		Failures:     i.Failures,
+		Failing:      i.Failing,
+		LastError:    i.LastError,
+		FileBytes:    i.FileBytes,
+	}
 }
