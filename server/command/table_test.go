@@ -162,21 +162,6 @@ func TestFindRefuses(t *testing.T) {
 	}
 }
 
-func TestFindAllocatesNothing(t *testing.T) {
-	one, two := split("ThRoTtLe k 10 1"), split("CLIENT getname")
-	n := testing.AllocsPerRun(1000, func() {
-		if c, _ := Find(one); c == nil {
-			t.Fatal("not found")
-		}
-		if c, _ := Find(two); c == nil {
-			t.Fatal("not found")
-		}
-	})
-	if n != 0 {
-		t.Errorf("%v allocations, want 0", n)
-	}
-}
-
 func TestTwoCommandsOfOneNameAreRefused(t *testing.T) {
 	defer func() {
 		if recover() == nil {
@@ -219,23 +204,6 @@ func TestExecutorRefusesWhatIsNoStoreCommand(t *testing.T) {
 		if string(got) != "-"+ErrInternal+"\r\n" {
 			t.Errorf("index %d: %q", index, got)
 		}
-	}
-}
-
-func TestExecutorAllocatesNothing(t *testing.T) {
-	ks, err := engine.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx := ks.Begin(1)
-	defer tx.End()
-	var e Executor
-	args := split("EXISTS k")
-	cmd, _ := Find(args)
-	r := store.Request{Args: args, Cmd: cmd.Index(), Proto: 2}
-	out := make([]byte, 0, 256)
-	if n := testing.AllocsPerRun(1000, func() { out = e.Execute(tx, &r, out[:0]) }); n != 0 {
-		t.Errorf("%v allocations, want 0", n)
 	}
 }
 

@@ -298,24 +298,6 @@ func TestLastCommandOfABatchIsRemembered(t *testing.T) {
 	}
 }
 
-func TestPipelineAllocatesNothing(t *testing.T) {
-	s, f, _ := newSession("")
-	f.quiet = true
-	out := make([]byte, 0, 4096)
-	exists, ping := words("EXISTS k"), words("PING")
-	n := testing.AllocsPerRun(1000, func() {
-		for range 16 {
-			s.Command(exists)
-		}
-		s.Command(ping)
-		s.Command(exists)
-		out, _ = s.Flush(out[:0])
-	})
-	if n != 0 {
-		t.Errorf("%v allocations for a pipeline, want 0", n)
-	}
-}
-
 // FuzzCommand sends any arguments and expects a reply that can be told apart
 // from the next one, and a session that lives on.
 func FuzzCommand(f *testing.F) {

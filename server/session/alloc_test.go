@@ -1,0 +1,26 @@
+//go:build !race
+
+// The race detector makes sync.Pool forget at random, so allocations can be
+// counted only without it.
+
+package session
+
+import "testing"
+
+func TestPipelineAllocatesNothing(t *testing.T) {
+	s, f, _ := newSession("")
+	f.quiet = true
+	out := make([]byte, 0, 4096)
+	exists, ping := words("EXISTS k"), words("PING")
+	n := testing.AllocsPerRun(1000, func() {
+		for range 16 {
+			s.Command(exists)
+		}
+		s.Command(ping)
+		s.Command(exists)
+		out, _ = s.Flush(out[:0])
+	})
+	if n != 0 {
+		t.Errorf("%v allocations for a pipeline, want 0", n)
+	}
+}
