@@ -101,7 +101,7 @@ func (g *Log) Apply(c LogChange) {
 		g.append(c.At, c.Cost)
 	}
 	if len(g.ring) > minEntries && g.n < len(g.ring)/4 {
-		g.resize(max(minEntries, len(g.ring)/2))
+		g.resize(max(minEntries, 2*g.n))
 	}
 }
 
