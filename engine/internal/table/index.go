@@ -247,9 +247,8 @@ func (x *index) remove(f uint32, ref Ref) {
 		case before != nil && s.count == 0:
 			before.next = s.next
 			x.acct.give(segmentBytes + n*blockBytes)
-			return
 		}
-		if before == nil && s.count < mergeBelow/2 {
+		if x.first(f).count < mergeBelow/2 {
 			x.merge(f)
 		}
 		return

@@ -125,7 +125,7 @@ func (l *limits) release(i uint32) {
 	if l.used--; l.used == 0 && l.index != nil {
 		l.index.close()
 		l.acct.give(len(l.chunks)*limitChunkBytes + cap(l.chunks)*pointerBytes)
-		l.chunks, l.index, l.free, l.last = nil, nil, 0, 0
+		l.chunks, l.index, l.free = nil, nil, 0
 	}
 }
 

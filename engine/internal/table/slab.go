@@ -254,7 +254,7 @@ func (s *slab) record(ref Ref) ([]byte, bool) {
 	}
 	p := &s.pages[ref>>refBits]
 	offset := int(ref&offsetMask) * slotUnit
-	if p.data == nil || offset%p.size() != 0 || offset >= int(p.carved)*p.size() {
+	if offset%p.size() != 0 || offset >= int(p.carved)*p.size() {
 		return nil, false
 	}
 	return p.data[offset:], true

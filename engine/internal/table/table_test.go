@@ -31,7 +31,7 @@ func drainAll(t *Table) {
 }
 
 func TestMemoryPerRecordAtEveryCount(t *testing.T) {
-	const tables = 3
+	const tables = 1
 	for _, track := range []bool{false, true} {
 		b := NewBudget(0)
 		var before, after runtime.MemStats
@@ -44,7 +44,7 @@ func TestMemoryPerRecordAtEveryCount(t *testing.T) {
 		worst, key := 0.0, make([]byte, 14)
 		for n := 1; n <= 160_000; n++ {
 			for i, tab := range ts {
-				copy(key, fmt.Appendf(key[:0], "k:%012d", n*tables+i))
+				copy(key, fmt.Appendf(nil, "k:%012d", n*tables+i))
 				if err := tab.Put(tab.hash(key), key, NoRef, bucketAt(second)); err != nil {
 					t.Fatal(err)
 				}
@@ -95,6 +95,18 @@ func TestAlmostEmptyTableIsSmall(t *testing.T) {
 	}
 	if b.Used() > 6<<10 {
 		t.Errorf("a table of one record takes %d bytes", b.Used())
+	}
+}
+
+func TestPageIsFilledToTheLastSlot(t *testing.T) {
+	tab := New(Options{Hash: goodHash})
+	for i := range 33 {
+		if err := store(tab, fmt.Appendf(nil, "%08d", i), bucketAt(second)); err != nil {
+			t.Fatal(err)
+		}
+		if n := tab.slab.count[0]; n != uint32(1+i/32) {
+			t.Fatalf("%d records of 32 bytes lie in %d pages", i+1, n)
+		}
 	}
 }
 
