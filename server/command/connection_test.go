@@ -120,6 +120,30 @@ func TestClientReplies(t *testing.T) {
 	})
 }
 
+func TestNamesAreOfPrintableBytes(t *testing.T) {
+	s := newServer()
+	for _, c := range []struct {
+		name string
+		ok   bool
+	}{{"", true}, {"!~", true}, {" ", false}, {"\x7f", false}, {"a\r\nb", false}, {"\xc3\xa4", false}} {
+		for _, args := range [][]string{{"CLIENT", "SETNAME", c.name}, {"CLIENT", "SETINFO", "LIB-VER", c.name}, {"HELLO", "2", "SETNAME", c.name}} {
+			if got := call(t, s, newConn(s), args...); (got[0] != '-') != c.ok {
+				t.Errorf("%q: %q", args, got)
+			}
+		}
+	}
+}
+
+func TestTrackingOffForgetsItsOptions(t *testing.T) {
+	s := newServer()
+	conn := newConn(s)
+	call(t, s, conn, "CLIENT", "TRACKING", "ON", "OPTIN", "NOLOOP")
+	call(t, s, conn, "CLIENT", "TRACKING", "OFF", "NOLOOP")
+	if conn.Tracking || conn.NoLoop {
+		t.Errorf("tracking %v, no loop %v", conn.Tracking, conn.NoLoop)
+	}
+}
+
 func TestClientInfoLine(t *testing.T) {
 	s := newServer()
 	conn := newConn(s)

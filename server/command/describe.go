@@ -2,6 +2,7 @@ package command
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stint-dev/stint/server/resp"
@@ -146,8 +147,24 @@ func findFull(name []byte) *Command {
 	return c
 }
 
+// maxNames bounds how many commands one call may ask about: a name of a few
+// bytes asks for kilobytes.
+const maxNames = 1024
+
+// tooMany replies an error if there are more than maxNames.
+func tooMany(c *ConnCtx, names [][]byte) bool {
+	if len(names) > maxNames {
+		c.W.Error("ERR too many command names: want at most " + strconv.Itoa(maxNames))
+		return true
+	}
+	return false
+}
+
 func commandInfo(c *ConnCtx) {
 	names := c.Args[2:]
+	if tooMany(c, names) {
+		return
+	}
 	if len(names) == 0 {
 		describeAll(&c.W)
 		return
@@ -164,6 +181,9 @@ func commandInfo(c *ConnCtx) {
 
 func commandDocs(c *ConnCtx) {
 	list := commands.top
+	if tooMany(c, c.Args[2:]) {
+		return
+	}
 	if names := c.Args[2:]; len(names) > 0 {
 		list = nil
 		for _, name := range names {

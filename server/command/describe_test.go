@@ -70,6 +70,19 @@ func TestCommandCountsAndListsTheSame(t *testing.T) {
 	}
 }
 
+func TestQuestionsAboutCommandsAreBounded(t *testing.T) {
+	s := newServer()
+	for _, sub := range []string{"INFO", "DOCS"} {
+		args := append([]string{"COMMAND", sub}, strings.Fields(strings.Repeat("client ", maxNames))...)
+		if got := call(t, s, newConn(s), args...); got[0] != '*' {
+			t.Errorf("%s of %d names: %.80q", sub, maxNames, got)
+		}
+		if got := call(t, s, newConn(s), append(args, "client")...); got != "-ERR too many command names: want at most 1024\r\n" {
+			t.Errorf("%s of one name more: %.80q", sub, got)
+		}
+	}
+}
+
 func TestHelpListsTheSubcommands(t *testing.T) {
 	s := newServer()
 	got := call(t, s, newConn(s), "DEBUG", "HELP")

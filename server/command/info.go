@@ -7,6 +7,8 @@ import (
 	"runtime/metrics"
 	"strings"
 	"time"
+
+	"github.com/stint-dev/stint/engine"
 )
 
 var infoCommands = []Command{{
@@ -33,7 +35,20 @@ var infoSections = []struct {
 }
 
 // infoWriter collects the lines of INFO.
-type infoWriter struct{ strings.Builder }
+type infoWriter struct {
+	strings.Builder
+	stats *engine.Stats // nil until a section asks
+}
+
+// keyspace counts the keyspace once for all the sections: it looks at every
+// shard.
+func (w *infoWriter) keyspace(s *Server) engine.Stats {
+	if w.stats == nil {
+		stats := s.keyspace()
+		w.stats = &stats
+	}
+	return *w.stats
+}
 
 // line writes name:value. The value never breaks the line.
 func (w *infoWriter) line(name string, value any) {
@@ -129,7 +144,7 @@ const (
 // bounds, the tables of keys; used_memory_rss is about what the process has
 // from the system, read from the runtime without stopping it.
 func infoMemory(w *infoWriter, s *Server) {
-	stats := s.keyspace()
+	stats := w.keyspace(s)
 	samples := []metrics.Sample{{Name: metricTotal}, {Name: metricReleased}, {Name: metricObjects}}
 	metrics.Read(samples)
 	bytes := func(i int) uint64 {
@@ -175,7 +190,7 @@ func infoPersistence(w *infoWriter, s *Server) {
 	}
 	w.line("loading", 0)
 	w.line("async_loading", 0)
-	w.line("rdb_changes_since_last_save", s.keyspace().Changed)
+	w.line("rdb_changes_since_last_save", w.keyspace(s).Changed)
 	w.line("rdb_bgsave_in_progress", truth(p.Saving))
 	w.line("rdb_last_save_time", lastSave(s))
 	w.line("rdb_last_bgsave_status", status)
@@ -220,7 +235,7 @@ func infoStats(w *infoWriter, s *Server) {
 	w.line("protocol_errors", t.ProtocolErrors)
 	w.line("http_connections_closed", s.Counters.CrossClosed.Load())
 	w.line("connection_panics", t.Panics)
-	w.line("forgotten_units", s.keyspace().Forgotten)
+	w.line("forgotten_units", w.keyspace(s).Forgotten)
 }
 
 func infoReplication(w *infoWriter, _ *Server) {
@@ -241,7 +256,7 @@ func infoCluster(w *infoWriter, _ *Server) {
 
 // infoKeyspace counts the keys that are not full. Every one of them runs out.
 func infoKeyspace(w *infoWriter, s *Server) {
-	for db, n := range s.keyspace().Keys {
+	for db, n := range w.keyspace(s).Keys {
 		if n > 0 {
 			w.line(fmt.Sprintf("db%d", db), fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", n, n))
 		}

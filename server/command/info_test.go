@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stint-dev/stint/engine"
 )
 
 // infoLines are the lines of INFO by name, without headings.
@@ -94,6 +96,14 @@ func TestInfoSections(t *testing.T) {
 			}
 		}
 		return strings.Join(out, " ")
+	}
+	counted := 0
+	count := s.Keyspace
+	s.Keyspace = func() engine.Stats { counted++; return count() }
+	headings()
+	headings("server", "cpu")
+	if counted != 1 {
+		t.Errorf("the keyspace was counted %d times, want once, and not without need", counted)
 	}
 	const all = "Server Clients Memory Persistence Stats Replication CPU Cluster Keyspace"
 	for _, c := range []struct{ args, want string }{

@@ -22,6 +22,11 @@ type Info struct {
 	Addr      string // the client's address
 	LocalAddr string // the listener's address
 	Unix      bool   // came over a unix socket
+
+	// MaxOutput is how many bytes of replies one Flush may gather before it
+	// stops: the rest of the pipeline is not run and the connection is closed.
+	// One reply may go beyond it. 0: no bound.
+	MaxOutput int
 }
 
 // Session is one connection's session. It belongs to the goroutine that reads
@@ -35,6 +40,8 @@ type Session struct {
 	// a connection that waits keeps no memory for a pipeline.
 	work *work
 
+	maxOutput int // bytes, 0: no bound
+
 	dropped bool // close after the replies so far; nothing more is taken
 }
 
@@ -45,6 +52,8 @@ func New(server *command.Server, st store.Store, info Info) *Session {
 		server: server,
 		store:  st,
 		conn:   command.NewConn(server, info.ID, info.Addr, info.LocalAddr),
+
+		maxOutput: info.MaxOutput,
 	}
 	s.conn.Unix = info.Unix
 	return s
@@ -152,6 +161,12 @@ func (s *Session) run(w *work, out []byte) []byte {
 	lines := w.lines
 	i := 0
 	for i < len(w.items) && !s.conn.Closing {
+		if s.maxOutput > 0 && len(out) > s.maxOutput {
+			// A few bytes can ask for many: a pipeline of SCANs with a large
+			// COUNT must not be gathered to its end.
+			s.conn.Closing = true
+			break
+		}
 		item := &w.items[i]
 		if item.Cmd == refused {
 			out = appendError(out, lines[0])
@@ -179,18 +194,24 @@ func (s *Session) run(w *work, out []byte) []byte {
 }
 
 // batch makes ready the store commands at the beginning of items and returns
-// how many there are. The first item is one.
+// how many are one batch; the first item is one. A slow command ends it: its
+// reply may be large and is looked at before the next one is asked for.
 func (s *Session) batch(items []store.Request) int {
-	n := 0
-	for ; n < len(items) && items[n].Cmd != refused; n++ {
+	for n := range items {
+		if items[n].Cmd == refused {
+			return n
+		}
 		cmd := command.At(items[n].Cmd)
 		if !cmd.Store() {
-			break
+			return n
 		}
 		items[n].DB, items[n].Proto = s.conn.DB, s.conn.Proto
 		s.conn.LastCmd = cmd
+		if cmd.Flags&command.Slow != 0 {
+			return n + 1
+		}
 	}
-	return n
+	return len(items)
 }
 
 // runBatch has the store decide the requests and waits until it has.

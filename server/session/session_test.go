@@ -90,7 +90,16 @@ func TestConnectionCommandsHoldFromTheNextCommandOn(t *testing.T) {
 	if got := fmt.Sprint(f.batches); got != "[1 1 1 1]" {
 		t.Errorf("batches %s, want one for each", got)
 	}
-	// The state lasts beyond the pipeline.
+	// The state lasts beyond the pipeline, and is this connection's alone.
+	send(s, "HELLO 3")
+	other, _, _ := newSession("")
+	if reply, _ := send(other, "CLIENT GETNAME"); reply != "$-1\r\n" {
+		t.Errorf("another connection after HELLO 3: %q", reply)
+	}
+	if reply, _ := send(s, "CLIENT GETNAME"); reply != "_\r\n" {
+		t.Errorf("after HELLO 3 in an earlier pipeline: %q", reply)
+	}
+	send(s, "RESET")
 	send(s, "SELECT 9")
 	if reply, _ := send(s, "EXISTS z"); reply != "+z db9 resp2\r\n" {
 		t.Errorf("after SELECT in an earlier pipeline: %q", reply)
@@ -242,6 +251,45 @@ func TestBrowserIsCutOff(t *testing.T) {
 	}
 }
 
+func TestSlowCommandEndsItsBatch(t *testing.T) {
+	s, f, _ := newSession("")
+	reply, _ := send(s, "EXISTS a", "SCAN 1", "SCAN 2", "EXISTS b", "EXISTS c")
+	if want := "+a db0 resp2\r\n+1 db0 resp2\r\n+2 db0 resp2\r\n+b db0 resp2\r\n+c db0 resp2\r\n"; reply != want {
+		t.Errorf("got %q", reply)
+	}
+	if got := fmt.Sprint(f.batches); got != "[2 1 2]" {
+		t.Errorf("batches %s, want [2 1 2]", got)
+	}
+}
+
+func TestPipelineOfLargeRepliesIsCutOff(t *testing.T) {
+	s, f, _ := newSession("")
+	reply, end := send(s, "SCAN 1", "ECHO x", "SCAN 2")
+	full := len(reply)
+	for bound := 1; bound <= full; bound++ {
+		s, f, _ = newSession("")
+		s.maxOutput = bound
+		reply, end = send(s, "SCAN 1", "ECHO x", "SCAN 2")
+		// "+1 db0 resp2" and its end are 14 bytes, the echo 7.
+		want := 3
+		if bound < 14 {
+			want = 1
+		} else if bound < 21 {
+			want = 2
+		}
+		if got := []int{0, 14, 21, full}[want]; len(reply) != got || end != (want < 3) {
+			t.Errorf("bound %d: %d bytes, want %d, end %v", bound, len(reply), got, end)
+		}
+		if want < 3 && len(f.batches) != 1 {
+			t.Errorf("bound %d: the store was asked for more", bound)
+		}
+	}
+	s = New(&command.Server{}, f, Info{MaxOutput: 5})
+	if s.maxOutput != 5 {
+		t.Error("the bound is not taken over")
+	}
+}
+
 func TestCommandsAreCounted(t *testing.T) {
 	s, _, server := newSession("")
 	send(s, "EXISTS a", "EXISTS b", "PING", "NOPE", "EXISTS")
@@ -295,6 +343,9 @@ func TestLastCommandOfABatchIsRemembered(t *testing.T) {
 	send(s, "PING", "EXISTS a", "TYPE b")
 	if got := s.conn.LastCmd.FullName(); got != "type" {
 		t.Errorf("last command %q", got)
+	}
+	if reply, _ := send(s, "CLIENT INFO"); !strings.Contains(reply, " cmd=client|info ") {
+		t.Errorf("the command that asks is not the last one: %q", reply)
 	}
 }
 
