@@ -263,13 +263,13 @@ func TestSlowCommandEndsItsBatch(t *testing.T) {
 }
 
 func TestPipelineOfLargeRepliesIsCutOff(t *testing.T) {
-	s, f, _ := newSession("")
-	reply, end := send(s, "SCAN 1", "ECHO x", "SCAN 2")
+	s, _, _ := newSession("")
+	reply, _ := send(s, "SCAN 1", "ECHO x", "SCAN 2")
 	full := len(reply)
 	for bound := 1; bound <= full; bound++ {
-		s, f, _ = newSession("")
+		s, f, _ := newSession("")
 		s.maxOutput = bound
-		reply, end = send(s, "SCAN 1", "ECHO x", "SCAN 2")
+		reply, end := send(s, "SCAN 1", "ECHO x", "SCAN 2")
 		// "+1 db0 resp2" and its end are 14 bytes, the echo 7.
 		want := 3
 		if bound < 14 {
@@ -284,7 +284,7 @@ func TestPipelineOfLargeRepliesIsCutOff(t *testing.T) {
 			t.Errorf("bound %d: the store was asked for more", bound)
 		}
 	}
-	s = New(&command.Server{}, f, Info{MaxOutput: 5})
+	s = New(&command.Server{}, nil, Info{MaxOutput: 5})
 	if s.maxOutput != 5 {
 		t.Error("the bound is not taken over")
 	}
