@@ -105,6 +105,11 @@ func TestFullBucketIsNone(t *testing.T) {
 			t.Errorf("converted at %d: %+v", c.now, got)
 		}
 	}
+	// Full to the nanosecond, without a remainder.
+	even, _ := l.Decide(Bucket{}, 3, Consume, 1000)
+	if got, _ := l.Decide(even, 0, Consume, 1000+second); even != (Bucket{FullAt: 1000 + second}) || got != (Bucket{}) {
+		t.Errorf("%+v when full is %+v", even, got)
+	}
 	if got, res := l.Refund(b, 1, 1000); got != (Bucket{}) || res.Remaining != 5 || res.ResetMs != 0 {
 		t.Errorf("refunded all: %+v, %+v", got, res)
 	}
@@ -154,6 +159,9 @@ func TestConvertKeepsTheShare(t *testing.T) {
 		{"an equal ratio is another rate", limit(3, 2, 2), 1, limit(2, 1, 1), 1, 1, 0},
 		{"cut to the bound", limit(1, 1, second), 2, limit(MaxUnits, MaxUnits, second), -MaxUnits, 2000, 0},
 		{"cut far above", limit(1, 1, second), 1 << 30, limit(MaxUnits, MaxUnits, second), -MaxUnits, 2000, 1<<54 - 2*MaxUnits},
+		// Shares past 2^128: both halves of the product overflow.
+		{"far past 128 bits", limit(1, 1<<40, 1<<62), 1 << 34, limit(1<<32, 1<<40, 1<<62), 1<<32 - 1<<40, 4611686018428, 1<<54 - 1<<40},
+		{"just past 128 bits", limit(1, 1<<40, 1<<62), 1<<34 - 1, limit(1<<32+1, 1<<40, 1<<62), 1<<32 + 1 - 1<<40, 4611686018428, 1<<54 - 1<<40},
 	} {
 		b, _ := c.old.Decide(Bucket{}, c.used, Force, now)
 		b, forgotten := c.l.Convert(b, c.old, now)

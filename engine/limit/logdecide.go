@@ -31,7 +31,7 @@ func (l WindowLimit) DecideLogFrom(g *Log, skip int, cost int64, m Mode, now int
 	switch {
 	case m == Force || cost <= l.Limit-sum:
 		res.Allowed = 1
-		if m == Peek || cost == 0 {
+		if m == Peek {
 			break
 		}
 		total, lost := l.force(sum, cost)

@@ -34,6 +34,9 @@ func TestFixedByHand(t *testing.T) {
 		if w, got = l.DecideFixed(w, c.cost, c.mode, t0+c.ms*millisecond); got != c.want {
 			t.Errorf("step %d at %d ms: %+v, want %+v", i, c.ms, got, c.want)
 		}
+		if w.Count == 0 && w != (Fixed{}) {
+			t.Errorf("step %d: as new is %+v", i, w)
+		}
 	}
 	if w.Expiry(l) != t0+2*second {
 		t.Errorf("expires at %d", w.Expiry(l))
@@ -56,6 +59,21 @@ func TestFixedByHand(t *testing.T) {
 		if got, res := l.RefundFixed(w, units, t0+5); got != want || res.Remaining != 10-want.Count {
 			t.Errorf("%d units back: %+v, %+v", units, got, res)
 		}
+	}
+}
+
+// TestRefundAfterTheEnd fails when units come back to a window that is over.
+func TestRefundAfterTheEnd(t *testing.T) {
+	l := WindowLimit{10, second}
+	want := Result{Allowed: 1, Limit: 10, Remaining: 10}
+	if w, res := l.RefundFixed(Fixed{second, 5}, 1, 2*second); w != (Fixed{}) || res != want {
+		t.Errorf("fixed: %+v, %+v", w, res)
+	}
+	if w, res := l.RefundSliding(Sliding{second, 5, 5}, 1, 3*second); w != (Sliding{}) || res != want {
+		t.Errorf("sliding: %+v, %+v", w, res)
+	}
+	if c, res := l.RefundLog(logOf(second, 5), 1, 2*second); c != (LogChange{Drop: 1}) || res != want {
+		t.Errorf("log: %+v, %+v", c, res)
 	}
 }
 
