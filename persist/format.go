@@ -99,7 +99,7 @@ func (h *header) append(dst []byte) []byte {
 	for _, e := range h.eras {
 		dst = e.append(dst)
 	}
-	order.PutUint32(dst[start+8:], crc32.Checksum(dst[start+12:], castagnoli))
+	order.PutUint32(dst[start+8:], checksum(dst[start+12:]))
 	return dst
 }
 
@@ -121,7 +121,7 @@ func parseHeader(b []byte) (*header, error) {
 	if len(b) < 16 || [8]byte(b[:8]) != headerMagic {
 		return nil, damaged("its header is not one")
 	}
-	if crc32.Checksum(b[12:], castagnoli) != order.Uint32(b[8:]) {
+	if checksum(b[12:]) != order.Uint32(b[8:]) {
 		return nil, damaged("the checksum of its header is wrong")
 	}
 	h := &header{format: order.Uint32(b[12:])}
@@ -210,7 +210,7 @@ func sealChunk(b []byte, p chunkPlace, sequence uint64) {
 	order.PutUint64(b[16:], p.group)
 	order.PutUint64(b[24:], p.index)
 	order.PutUint64(b[32:], sequence)
-	order.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
+	order.PutUint32(b, checksum(b[4:]))
 }
 
 // openChunk checks a chunk found at p and returns its payload, which shares
@@ -219,7 +219,7 @@ func openChunk(b []byte, p chunkPlace) ([]byte, error) {
 	if len(b) < chunkHeader || uint64(order.Uint32(b[4:])) != uint64(len(b)-chunkHeader) {
 		return nil, damaged("chunk %d of %s has the wrong length", p.index, p)
 	}
-	if crc32.Checksum(b[4:], castagnoli) != order.Uint32(b) {
+	if checksum(b[4:]) != order.Uint32(b) {
 		return nil, damaged("the checksum of chunk %d of %s is wrong", p.index, p)
 	}
 	if got := (chunkPlace{chunkKind(b[8]), order.Uint64(b[16:]), order.Uint64(b[24:])}); got != p {
@@ -248,3 +248,5 @@ func parseChunkKey(b []byte) (uint64, error) {
 	}
 	return binary.BigEndian.Uint64(b), nil
 }
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }

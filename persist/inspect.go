@@ -57,7 +57,7 @@ func (r *reader) describe(w io.Writer, o InspectOptions) error {
 	for _, e := range h.eras {
 		chunks += e.chunks
 	}
-	line("deltas", "%d eras, %d chunks, %d bytes", len(h.eras), chunks, h.deltaBytes())
+	line("deltas", "%d chunks, %d bytes (eras: %d)", chunks, h.deltaBytes(), len(h.eras))
 
 	ks, err := engine.New(engine.Options{})
 	if err != nil {

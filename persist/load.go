@@ -46,7 +46,7 @@ type LoadInfo struct {
 // with the state of the file, and verifies every byte of it on the way. The
 // keyspace must not be used before Load is done, nor after it failed.
 //
-// Errors wrap ErrDamaged, ErrFormat or engine.ErrOOM, or are the system's.
+// Errors wrap ErrDamaged or ErrFormat, or are the system's.
 func (st *State) Load(ks *engine.Keyspace) (LoadInfo, error) {
 	return st.load(engineKeyspace{ks})
 }

@@ -119,8 +119,8 @@ type State struct {
 //
 // Errors wrap ErrLocked, ErrForeign, ErrDamaged or ErrFormat, or are the
 // system's.
-func Open(dir string, o Options) (st *State, err error) {
-	st = &State{dir: dir, path: filepath.Join(dir, FileName), o: o.defaults()}
+func Open(dir string, o Options) (_ *State, err error) {
+	st := &State{dir: dir, path: filepath.Join(dir, FileName), o: o.defaults()}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the state folder: %w", err)
 	}
