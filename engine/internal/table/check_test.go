@@ -168,19 +168,23 @@ func (x *index) check() (map[uint64]bool, error) {
 					return nil, fmt.Errorf("block %d of %d", b, c.numBlocks())
 				}
 			}
-			for p := uint32(0); p < c.words; p++ {
-				e := c.at(p)
-				if e == 0 {
-					continue
+			for l := range c.lines {
+				ended := false
+				for i, e := range c.line(l) {
+					if e == 0 {
+						ended = true
+						continue
+					}
+					count++
+					at, place, ok := c.find(e)
+					if ended || !ok || at != l || place != i || all[e] || x.first(uint32(e>>32)) != s {
+						return nil, fmt.Errorf("entry %x is lost", e)
+					}
+					all[e] = true
 				}
-				count++
-				if q, ok := c.find(e); !ok || q != p || all[e] || x.first(uint32(e>>32)) != s {
-					return nil, fmt.Errorf("entry %x is lost", e)
-				}
-				all[e] = true
 			}
-			if count != c.count || count > c.words/blockWords*blockFull {
-				return nil, fmt.Errorf("segment of %d entries, %d counted, %d words", count, c.count, c.words)
+			if count != c.count || count > c.lines/blockLines*blockFull {
+				return nil, fmt.Errorf("segment of %d entries, %d counted, %d lines", count, c.count, c.lines)
 			}
 		}
 		i += width

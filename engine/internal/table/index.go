@@ -1,14 +1,22 @@
 package table
 
 import (
+	"math/bits"
 	"sync"
 	"unsafe"
 )
 
 // The index finds a record by its hash: extendible hashing. A directory maps
-// the top bits of a 32-bit hash to a segment; a segment is a small table with
-// linear probing. An entry is a word of 32 hash bits and the 32-bit ref, so
-// that moving entries never touches a record.
+// the top bits of a 32-bit hash to a segment; a segment is a small table of
+// lines. An entry is a word of 32 hash bits and the 32-bit ref, so that moving
+// entries never touches a record.
+//
+// A line is a cache line of 8 entries, filled from its front. An entry lies in
+// its home line or, if that was full, in the first after it that was not; so a
+// search goes on only past full lines. All 8 hashes of a line are compared
+// without a branch: a branch for each would be mispredicted about every second
+// time, each time with a cache miss outstanding, and the processor could not
+// begin the next miss meanwhile.
 //
 // A segment grows by one block at a time, and when it has all its blocks it
 // splits in two, which between them take over the blocks. All blocks have one
@@ -17,8 +25,9 @@ import (
 // another size would pile up until the garbage collector came round, and they
 // count in the resident set like anything else.
 const (
-	blockWords  = 128
-	blockShift  = 7
+	lineWords   = 8
+	blockLines  = 16
+	blockWords  = blockLines * lineWords
 	maxBlocks   = 8
 	blockFull   = 104 // entries a block holds on average when its segment is full: 81 %
 	blockSparse = 64  // fewer than this in one block less: a segment shrinks
@@ -28,11 +37,14 @@ const (
 	// become one: far fewer than make it split again.
 	mergeBelow = 300
 
-	// maxDepth keeps enough bits of the 32 for the position in a segment.
+	// maxDepth keeps enough bits of the 32 for the line in a segment.
 	maxDepth = 24
 )
 
-type block [blockWords]uint64
+type (
+	line  [lineWords]uint64
+	block [blockLines]line
+)
 
 // Sizes in memory, as the allocator rounds them, bytes.
 const (
@@ -42,9 +54,9 @@ const (
 )
 
 // segment is the part of the index for all hashes with the same top depth
-// bits. At least one word is always empty, which ends every search.
+// bits. At least one line is never full, which ends every search.
 type segment struct {
-	words  uint32 // of all its blocks
+	lines  uint32 // of all its blocks
 	count  uint32 // entries
 	blocks [maxBlocks]*block
 	next   *segment // where a split cannot part the entries (equal hashes), the rest
@@ -69,7 +81,7 @@ func (x *index) init(a *account) {
 	a.must(segmentBytes + blockBytes + pointerBytes)
 	x.acct = a
 	x.shift = 32
-	x.dir = []*segment{{words: blockWords, blocks: [maxBlocks]*block{new(block)}}}
+	x.dir = []*segment{{lines: blockLines, blocks: [maxBlocks]*block{new(block)}}}
 	x.segments, x.deep = 1, 1
 }
 
@@ -89,91 +101,131 @@ func (x *index) close() {
 
 func entry(f uint32, ref Ref) uint64 { return uint64(f)<<32 | uint64(ref) }
 
-// home is where the search for a hash begins. All hashes of a segment share
-// their top bits, so a multiplication first carries the lower ones up.
+// home is the line where the search for a hash begins. All hashes of a segment
+// share their top bits, so a multiplication first carries the lower ones up.
 func (s *segment) home(f uint32) uint32 {
-	return uint32(uint64(f*0x9E3779B1) * uint64(s.words) >> 32)
+	return uint32(uint64(f*0x9E3779B1) * uint64(s.lines) >> 32)
 }
 
-func (s *segment) at(p uint32) uint64 {
-	return s.blocks[p>>blockShift%maxBlocks][p%blockWords]
+func (s *segment) line(l uint32) *line {
+	return &s.blocks[l/blockLines%maxBlocks][l%blockLines]
 }
 
-func (s *segment) set(p uint32, e uint64) {
-	s.blocks[p>>blockShift%maxBlocks][p%blockWords] = e
-}
-
-// following is the position after p, in a ring.
-func (s *segment) following(p uint32) uint32 {
-	if p++; p == s.words {
+// following is the line after l, in a ring.
+func (s *segment) following(l uint32) uint32 {
+	if l++; l == s.lines {
 		return 0
 	}
-	return p
+	return l
 }
 
-// distance is how many steps lead from a forward to b.
+// distance is how many steps lead from line a forward to b.
 func (s *segment) distance(a, b uint32) uint32 {
 	if b < a {
-		b += s.words
+		b += s.lines
 	}
 	return b - a
 }
 
-func (s *segment) numBlocks() int { return int(s.words / blockWords) }
+func (s *segment) numBlocks() int { return int(s.lines / blockLines) }
 
-func (s *segment) full() bool { return s.count >= s.words/blockWords*blockFull }
+func (s *segment) full() bool { return s.count >= s.lines/blockLines*blockFull }
+
+// full says whether a search goes on after this line.
+func (l *line) full() bool { return l[lineWords-1] != 0 }
+
+// same is 1 if an entry has the hash f, else 0.
+func same(e uint64, f uint32) uint32 {
+	return uint32((uint64(uint32(e>>32)^f) - 1) >> 63)
+}
+
+// match is a bit for each entry with the hash f. It may set bits of empty
+// words too if f is 0; those entries are 0.
+func (l *line) match(f uint32) uint32 {
+	return same(l[0], f) | same(l[1], f)<<1 | same(l[2], f)<<2 | same(l[3], f)<<3 |
+		same(l[4], f)<<4 | same(l[5], f)<<5 | same(l[6], f)<<6 | same(l[7], f)<<7
+}
+
+// push adds an entry at the end of a line that is not full.
+func (l *line) push(e uint64) {
+	for i := range l {
+		if l[i] == 0 {
+			l[i] = e
+			return
+		}
+	}
+}
+
+// removeAt takes an entry out and moves the line's last one there.
+func (l *line) removeAt(i int) {
+	last := lineWords - 1
+	for l[last] == 0 {
+		last--
+	}
+	l[i] = l[last]
+	l[last] = 0
+}
 
 // add places an entry; there must be room.
 func (s *segment) add(e uint64) {
-	p := s.home(uint32(e >> 32))
-	for s.at(p) != 0 {
-		p = s.following(p)
+	l := s.home(uint32(e >> 32))
+	for s.line(l).full() {
+		l = s.following(l)
 	}
-	s.set(p, e)
+	s.line(l).push(e)
 	s.count++
 }
 
-// find is where an entry is.
-func (s *segment) find(e uint64) (p uint32, ok bool) {
-	p = s.home(uint32(e >> 32))
-	for {
-		switch s.at(p) {
-		case e:
-			return p, true
-		case 0:
-			return 0, false
+// find is where an entry is: its line, and its place there.
+func (s *segment) find(e uint64) (l uint32, i int, ok bool) {
+	for l = s.home(uint32(e >> 32)); ; l = s.following(l) {
+		line := s.line(l)
+		for i := range line {
+			if line[i] == e {
+				return l, i, true
+			}
 		}
-		p = s.following(p)
+		if !line.full() {
+			return 0, 0, false
+		}
 	}
 }
 
-// removeAt empties a position and moves later entries of its run up, so that
-// no search meets a gap before its entry and no tombstones are needed.
-func (s *segment) removeAt(gap uint32) {
-	for p := s.following(gap); ; p = s.following(p) {
-		e := s.at(p)
-		if e == 0 {
-			break
-		}
-		if h := s.home(uint32(e >> 32)); s.distance(h, p) >= s.distance(gap, p) {
-			s.set(gap, e)
-			gap = p
+// removeAt takes an entry out. If its line was full, later lines may hold
+// entries that were pushed on past it: one of them takes the place, and its
+// own line is filled up likewise, so that no search ends before its entry.
+func (s *segment) removeAt(gap uint32, i int) {
+	s.count--
+	wasFull := s.line(gap).full()
+	s.line(gap).removeAt(i)
+	for l := gap; wasFull; {
+		l = s.following(l)
+		line := s.line(l)
+		wasFull = line.full()
+		for i, e := range line {
+			if e != 0 && s.distance(s.home(uint32(e>>32)), l) >= s.distance(gap, l) {
+				s.line(gap).push(e)
+				line.removeAt(i)
+				gap = l
+				break
+			}
 		}
 	}
-	s.set(gap, 0)
-	s.count--
 }
 
 // gather takes all entries out into buf[:n].
 func (s *segment) gather(buf *scratch) (n int) {
 	for i := range s.numBlocks() {
-		for j, e := range s.blocks[i] {
-			if e != 0 {
+		for j := range s.blocks[i] {
+			for _, e := range s.blocks[i][j] {
+				if e == 0 {
+					break
+				}
 				buf[n] = e
 				n++
-				s.blocks[i][j] = 0
 			}
 		}
+		*s.blocks[i] = block{}
 	}
 	s.count = 0
 	return n
@@ -224,8 +276,8 @@ func (x *index) insert(f uint32, ref Ref) {
 // replace gives the entry of one record to another.
 func (x *index) replace(f uint32, was, is Ref) {
 	for s := x.first(f); s != nil; s = s.next {
-		if p, ok := s.find(entry(f, was)); ok {
-			s.set(p, entry(f, is))
+		if l, i, ok := s.find(entry(f, was)); ok {
+			s.line(l)[i] = entry(f, is)
 			return
 		}
 	}
@@ -236,11 +288,11 @@ func (x *index) replace(f uint32, was, is Ref) {
 func (x *index) remove(f uint32, ref Ref) {
 	before := (*segment)(nil)
 	for s := x.first(f); s != nil; before, s = s, s.next {
-		p, ok := s.find(entry(f, ref))
+		l, i, ok := s.find(entry(f, ref))
 		if !ok {
 			continue
 		}
-		s.removeAt(p)
+		s.removeAt(l, i)
 		switch n := s.numBlocks(); {
 		case n > 1 && s.count < uint32(n-1)*blockSparse:
 			x.shrink(s)
@@ -289,7 +341,7 @@ func (s *segment) resize(n int) {
 			s.blocks[i] = new(block)
 		}
 	}
-	s.words = uint32(n) * blockWords
+	s.lines = uint32(n) * blockLines
 }
 
 // parts says whether one more bit of the hash would part the entries, and the
@@ -299,16 +351,20 @@ func (x *index) parts(s *segment) bool {
 	if s.depth >= maxDepth || (uint8(32)-x.shift == s.depth && 2*len(x.dir) > 16*x.segments+64) {
 		return false
 	}
-	bit := uint64(1) << (63 - s.depth)
-	var ones uint32
+	ones := s.ones()
+	return ones != 0 && ones != int(s.count)
+}
+
+// ones is how many entries have the hash bit that a split looks at.
+func (s *segment) ones() (n int) {
 	for i := range s.numBlocks() {
-		for _, e := range s.blocks[i] {
-			if e&bit != 0 {
-				ones++
+		for j := range s.blocks[i] {
+			for _, e := range s.blocks[i][j] {
+				n += int(e >> (63 - s.depth) & 1)
 			}
 		}
 	}
-	return ones != 0 && ones != s.count
+	return n
 }
 
 // blocksFor is how many blocks hold n entries and one more.
@@ -320,14 +376,7 @@ func (x *index) split(f uint32) bool {
 	bit := uint64(1) << (63 - s.depth)
 	buf := scratches.Get().(*scratch)
 	defer scratches.Put(buf)
-	var ones int
-	for i := range s.numBlocks() {
-		for _, e := range s.blocks[i] {
-			if e&bit != 0 {
-				ones++
-			}
-		}
-	}
+	ones := s.ones()
 	left, right := blocksFor(int(s.count)-ones), blocksFor(ones)
 	need := segmentBytes + (left+right-maxBlocks)*blockBytes
 	double := uint8(32)-x.shift == s.depth
@@ -451,9 +500,15 @@ func (x *index) halve() {
 // lookup is the ref of the entry with this hash that match accepts, or NoRef.
 func (x *index) lookup(f uint32, match func(Ref) bool) Ref {
 	for s := x.first(f); s != nil; s = s.next {
-		for p := s.home(f); s.at(p) != 0; p = s.following(p) {
-			if e := s.at(p); uint32(e>>32) == f && match(Ref(e)) {
-				return Ref(e)
+		for l := s.home(f); ; l = s.following(l) {
+			line := s.line(l)
+			for m := line.match(f); m != 0; m &= m - 1 {
+				if ref := Ref(line[bits.TrailingZeros32(m)%lineWords]); ref != NoRef && match(ref) {
+					return ref
+				}
+			}
+			if !line.full() {
+				break
 			}
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"unsafe"
 
 	"github.com/stint-dev/stint/engine/limit"
@@ -103,16 +104,21 @@ func (t *Table) SetNow(now int64) { t.now = now }
 func (t *Table) Get(hash uint64, key []byte, v *limit.Value) Ref {
 	f := uint32(hash)
 	for s := t.index.first(f); s != nil; s = s.next {
-		p := s.home(f)
-		for e := s.at(p); e != 0; e = s.at(p) {
-			if uint32(e>>32) == f {
-				rec := t.slab.slot(Ref(e))
-				if string(keyOf(rec)) == string(key) {
+		for l := s.home(f); ; l = s.following(l) {
+			line := s.line(l)
+			for m := line.match(f); m != 0; m &= m - 1 {
+				ref := Ref(line[bits.TrailingZeros32(m)%lineWords])
+				if ref == NoRef {
+					continue
+				}
+				if rec := t.slab.slot(ref); string(keyOf(rec)) == string(key) {
 					t.read(rec, v)
-					return Ref(e)
+					return ref
 				}
 			}
-			p = s.following(p)
+			if !line.full() {
+				break
+			}
 		}
 	}
 	*v = limit.Value{}
