@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,7 +54,10 @@ func crash(t *testing.T, seed uint64) {
 	ks := newKeyspace(t)
 	r := &recorder{engineKeyspace: engineKeyspace{ks}}
 	now := t0
+	var mu sync.Mutex // the test and the flusher both change
 	r.change = func() {
+		mu.Lock()
+		defer mu.Unlock()
 		tx := ks.Begin(now)
 		defer tx.End()
 		for range 1 + rng.IntN(5) {
@@ -90,17 +94,21 @@ func crash(t *testing.T, seed uint64) {
 	o := small()
 	o.commit = func(do func() error) error {
 		calls++
+		trouble := fine
 		if calls > 2 {
 			r.change()
+			mu.Lock()
+			trouble = rng.IntN(12)
+			mu.Unlock()
 		}
-		if calls > 2 && rng.IntN(9) == 0 {
+		if trouble == failBefore {
 			return errDisk
 		}
 		err := do()
 		if b, e := os.ReadFile(path); e == nil {
 			images = append(images, b)
 		}
-		if calls > 2 && err == nil && rng.IntN(9) == 0 {
+		if err == nil && trouble == failAfter {
 			return errDisk
 		}
 		return err
@@ -122,12 +130,14 @@ func crash(t *testing.T, seed uint64) {
 		if n > 3000 {
 			t.Fatal("no compaction comes to its end")
 		}
+		mu.Lock()
 		now += int64(time.Second)
 		tx := ks.Begin(now)
 		if _, err := tx.Throttle([]byte("each"), limit.BucketLimit{Capacity: 1e6, Rate: rate(1, int64(time.Hour))}, 1, limit.Consume); err != nil {
 			t.Fatal(err)
 		}
 		tx.End()
+		mu.Unlock()
 		_ = f.Save() // some fail
 	}
 	done := len(r.cuts)

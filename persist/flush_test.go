@@ -184,7 +184,10 @@ func TestACrashAtAnyTransactionLeavesTheLastTick(t *testing.T) {
 	path := filepath.Join(dir, FileName)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var k *fake
+	var mu sync.Mutex // the test and the flusher both change
 	change := func() {
+		mu.Lock()
+		defer mu.Unlock()
 		for range 1 + rng.IntN(6) {
 			k.set(fmt.Sprint("key", rng.IntN(80)), uint64(rng.IntN(4)))
 		}
