@@ -449,7 +449,7 @@ func (x *index) chain(s *segment) bool {
 func (x *index) merge(f uint32) {
 	for {
 		s := x.first(f)
-		if s.depth == 0 || s.next != nil {
+		if s.depth == 0 {
 			return
 		}
 		lo, width := x.run(f, s.depth)

@@ -90,6 +90,26 @@ func sameEntries(x *index, want []uint64) error {
 	return nil
 }
 
+// A split that parts next to nothing must not double the directory each time.
+func TestIndexDirectoryStaysSmall(t *testing.T) {
+	for name, hash := range map[string]func(r uint32) uint32{
+		"equal": func(uint32) uint32 { return 7 },
+		"lone":  func(r uint32) uint32 { return uint32(1<<(r/4%32)) &^ -(r % 4 & 1) },
+	} {
+		x := new(index)
+		x.init(&account{budget: NewBudget(0)})
+		rnd := rand.New(rand.NewPCG(7, 8))
+		for i := range 8000 {
+			f := hash(rnd.Uint32())
+			x.reserve(f)
+			x.insert(f, Ref(i+1))
+			if len(x.dir) > 16*x.segments+64 || name == "equal" && x.segments > 1 {
+				t.Fatalf("%s: a directory of %d for %d segments at %d entries", name, len(x.dir), x.segments, i+1)
+			}
+		}
+	}
+}
+
 // Growth in small steps keeps the load up at every count, and emptying gives
 // the memory back on the way, not only at the end.
 func TestIndexLoad(t *testing.T) {
