@@ -66,10 +66,14 @@ func TestPipelineIsOneBatchAndOneWrite(t *testing.T) {
 // still one write.
 func TestBatchIsBounded(t *testing.T) {
 	s := newServer(t, Options{})
-	c := &conn{s: s, nc: &memory{}, sess: &toy{open: true}}
+	nc := &memory{}
+	c := &conn{s: s, nc: nc, sess: &toy{open: true}}
 	c.buf = []byte(strings.Repeat("PING\n", batchCommands+1))
 	c.w = len(c.buf)
 	c.round()
+	if nc.writes != 1 {
+		t.Errorf("the replies are %d writes, want 1", nc.writes)
+	}
 	if got := c.batches.Load(); got != 2 {
 		t.Errorf("%d commands are %d batches, want 2", batchCommands+1, got)
 	}
@@ -109,21 +113,76 @@ func (five) Flush(out []byte) ([]byte, bool) {
 func (five) Authenticated() bool { return true }
 func (five) Closed()             {}
 
+// A slice of an old command's arguments would keep the large buffer alive that
+// it came in, for as long as the client says nothing.
+func TestNothingKeepsALargeBufferAlive(t *testing.T) {
+	s := newServer(t, Options{})
+	c := &conn{s: s, nc: &memory{}, sess: &toy{open: true}, buf: make([]byte, bufSmall)}
+	c.resize(4 * bufLarge)
+	c.w = copy(c.buf, "*2\r\n$4\r\nECHO\r\n$100000\r\n"+strings.Repeat("x", 100_000)+"\r\n")
+	if c.round() {
+		t.Fatal("the connection ends")
+	}
+	if len(c.buf) != bufLarge || c.args != nil || c.out != nil {
+		t.Errorf("%d bytes for input, %d for arguments, %d for output are kept", len(c.buf), cap(c.args), cap(c.out))
+	}
+}
+
+// Closing a socket with unread input makes TCP drop the last reply. So the
+// sending side is closed, the rest is read, and only then the whole.
+func TestTheLastReplyIsGivenTime(t *testing.T) {
+	s := newServer(t, Options{})
+	farewell := func(nc net.Conn) {
+		c := &conn{s: s, nc: nc, sess: &toy{open: true}, buf: []byte("QUIT\r\n"), w: 6}
+		c.round()
+	}
+	refusal := func(nc net.Conn) { turnAway(nc, "ERR no", true) }
+	for name, end := range map[string]func(net.Conn){"farewell": farewell, "refusal": refusal} {
+		nc := &chatty{left: 3}
+		end(nc)
+		if !nc.halfClosed || nc.left != 0 || nc.writes != 1 {
+			t.Errorf("%s: half closed %v, %d pieces of input left, %d writes", name, nc.halfClosed, nc.left, nc.writes)
+		}
+		nc = &chatty{left: 1 << 30}
+		end(nc)
+		if read := 1<<30 - nc.left; read > lingerBytes {
+			t.Errorf("%s: a client that never stops is read %d times", name, read)
+		}
+	}
+}
+
+// chatty is a client that still sends after the last reply.
+type chatty struct {
+	memory
+	halfClosed bool
+	left       int
+}
+
+func (c *chatty) CloseWrite() error { c.halfClosed = true; return nil }
+
+func (c *chatty) Read(b []byte) (int, error) {
+	if !c.halfClosed || c.left == 0 {
+		return 0, io.EOF
+	}
+	c.left--
+	return 1, nil
+}
+
 // memory is a connection that takes everything.
-type memory struct{ writes, bytes int }
+type memory struct{ writes, bytes, deadlines int }
 
 func (m *memory) Write(b []byte) (int, error) {
 	m.writes++
 	m.bytes += len(b)
 	return len(b), nil
 }
-func (*memory) Read([]byte) (int, error)         { return 0, io.EOF }
-func (*memory) Close() error                     { return nil }
-func (*memory) LocalAddr() net.Addr              { return nil }
-func (*memory) RemoteAddr() net.Addr             { return nil }
-func (*memory) SetDeadline(time.Time) error      { return nil }
-func (*memory) SetReadDeadline(time.Time) error  { return nil }
-func (*memory) SetWriteDeadline(time.Time) error { return nil }
+func (*memory) Read([]byte) (int, error)          { return 0, io.EOF }
+func (*memory) Close() error                      { return nil }
+func (*memory) LocalAddr() net.Addr               { return nil }
+func (*memory) RemoteAddr() net.Addr              { return nil }
+func (*memory) SetDeadline(time.Time) error       { return nil }
+func (m *memory) SetReadDeadline(time.Time) error { m.deadlines++; return nil }
+func (*memory) SetWriteDeadline(time.Time) error  { return nil }
 
 func TestDeepPipelineOfAClientThatReadsIsServed(t *testing.T) {
 	s := newServer(t, Options{})
@@ -135,6 +194,11 @@ func TestDeepPipelineOfAClientThatReadsIsServed(t *testing.T) {
 		st := s.Stats()
 		return st.Commands == n && st.BytesIn == n*14 && st.BytesOut == n*7
 	})
+	_ = c.Close()
+	eventually(t, "the client has left", func() bool { return s.Stats().Current == 0 })
+	if st := s.Stats(); st.Commands != n || st.BytesIn != n*14 || st.BytesOut != n*7 || st.Batches == 0 {
+		t.Errorf("what the client did is forgotten when it leaves: %+v", st)
+	}
 }
 
 func TestProtocolErrorComesAfterTheRepliesBeforeIt(t *testing.T) {

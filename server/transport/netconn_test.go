@@ -200,7 +200,10 @@ func TestShutdownDoesNotWaitForADecisionThatNeverComes(t *testing.T) {
 }
 
 func TestConnectionsComingDuringShutdownAreClosed(t *testing.T) {
-	s := newServer(t, Options{})
+	s := newServer(t, Options{NewSession: func(ConnInfo) Session {
+		t.Error("it gets a session")
+		return &toy{}
+	}})
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -172,6 +172,21 @@ func TestASilentConnectionKeepsLittle(t *testing.T) {
 	})
 }
 
+// Ten thousand silent connections are woken once each, not at every tick.
+func TestASilentConnectionIsWokenOnce(t *testing.T) {
+	nc := &memory{}
+	c := &conn{s: newServer(t, Options{}), nc: nc}
+	c.enter(reading)
+	now := time.Now()
+	for range 100 {
+		now = now.Add(time.Second)
+		c.look(now)
+	}
+	if nc.deadlines != 1 {
+		t.Errorf("woken %d times in 100 s, want once", nc.deadlines)
+	}
+}
+
 func TestAClientThatNeverReadsIsClosed(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, s *Server, l *pipes) {
 		c, other := l.dial(t), l.dial(t)
@@ -307,8 +322,12 @@ func TestShutdownEndsAPauseOfAccept(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(&failing{pipes: *newPipes(), left: 1 << 30}) }()
 		pass(time.Minute)
+		start := time.Now()
 		if err := s.Shutdown(context.Background()); err != nil {
 			t.Error(err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("shutdown waits %v for the next try", took)
 		}
 		if err := <-served; err != nil {
 			t.Errorf("serve returns %v, want nothing", err)
