@@ -142,6 +142,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) newSession(c transport.ConnInfo) transport.Session {
 	return session.New(s.info, s.store, session.Info{
 		ID: c.ID, Addr: addrString(c.Remote, c.Local), LocalAddr: c.Local.String(), Unix: c.Unix,
+		MaxOutput: s.cfg.MaxOutput,
 	})
 }
 

@@ -16,8 +16,14 @@ var scanCommands = []Command{
 	},
 }
 
-// maxScanCount bounds the work, and the reply, of one SCAN.
-const maxScanCount = 1 << 20
+// Bounds of one SCAN, whose count is a hint: how many places it looks at, and
+// after how many bytes of keys it lets the client go on with the next. Between
+// two looks at the bytes there are scanStep places.
+const (
+	maxScanCount = 1 << 20
+	maxScanBytes = 1 << 20
+	scanStep     = 256
+)
 
 func scan(c *Ctx) {
 	cursor, err := strconv.ParseUint(string(c.Args[1]), 10, 64)
@@ -53,7 +59,7 @@ func scan(c *Ctx) {
 	keys := c.W
 	keys.B = nil
 	n := 0
-	next := c.Tx.Scan(cursor, int(min(count, maxScanCount)), func(key []byte, k limit.Kind) {
+	visit := func(key []byte, k limit.Kind) {
 		if kind != nil && !foldEqual(kind, k.String()) {
 			return
 		}
@@ -62,9 +68,14 @@ func scan(c *Ctx) {
 		}
 		keys.Bulk(key)
 		n++
-	})
+	}
+	for left := min(count, maxScanCount); left > 0 && len(keys.B) < maxScanBytes; left -= scanStep {
+		if cursor = c.Tx.Scan(cursor, int(min(left, scanStep)), visit); cursor == 0 {
+			break
+		}
+	}
 	c.W.Array(2)
-	c.W.BulkString(strconv.FormatUint(next, 10))
+	c.W.BulkString(strconv.FormatUint(cursor, 10))
 	c.W.Array(n)
 	c.W.B = append(c.W.B, keys.B...)
 }
