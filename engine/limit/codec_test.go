@@ -153,6 +153,8 @@ func TestDamagedBytes(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"a multiple past 2^63": binary.AppendUvarint([]byte{3, 1, 0x80, 0x94, 0xeb, 0xdc, 0x03}, 1<<40),
+		"a multiple past 2^64": append(binary.AppendUvarint(binary.AppendUvarint([]byte{3, 1}, 1<<30), 1<<40), 1),
+		"entries past 2^63":    binary.AppendUvarint([]byte{5, 1, 0x80, 0x94, 0xeb, 0xdc, 0x03}, 1<<63+5),
 		"a number past 2^63":   binary.AppendUvarint([]byte{1, 1, 1}, 1<<63),
 		"a time past all":      append(binary.AppendUvarint([]byte{5, 1, 0x80, 0x94, 0xeb, 0xdc, 0x03, 1}, 1<<62), 1),
 		"times that overflow":  append(binary.AppendUvarint(append(binary.AppendUvarint([]byte{5, 1, 0x80, 0x94, 0xeb, 0xdc, 0x03, 2}, MaxTime), 1), 1<<63-1), 1),

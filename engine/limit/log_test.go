@@ -173,3 +173,27 @@ func TestSumsWrap(t *testing.T) {
 		t.Errorf("refund: %+v, %+v", c, res)
 	}
 }
+
+// TestSearchIsShort fails when finding an entry takes more than some
+// logarithm of their number, or when nothing having left takes more than a
+// look or two.
+func TestSearchIsShort(t *testing.T) {
+	const n = 1 << 20
+	g := &Log{ring: make([]LogEntry, n), n: n, head: n / 3}
+	for i := range n {
+		*g.entry(i) = LogEntry{At: int64(i), Sum: uint64(i + 1)}
+	}
+	for _, want := range []int{0, 1, 5, n / 2, n - 1, n} {
+		looks := 0
+		got := g.search(0, func(e *LogEntry) bool {
+			looks++
+			return e.At >= int64(want)
+		})
+		if got != want {
+			t.Errorf("found %d, want %d", got, want)
+		}
+		if looks > 45 || want <= 1 && looks > 3 {
+			t.Errorf("%d looks for entry %d", looks, want)
+		}
+	}
+}

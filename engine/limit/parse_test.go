@@ -47,7 +47,7 @@ func TestParseRate(t *testing.T) {
 		{"1/", Rate{}}, {"1/0s", Rate{}}, {"/m", Rate{}}, {"1/60", Rate{}},
 		{"1/1.5s", Rate{}}, {"1/-1s", Rate{}}, {"1/S", Rate{}}, {"1/us", Rate{}},
 		{"1/sm", Rate{}}, {"1/mss", Rate{}}, {"1/ s", Rate{}}, {"1//s", Rate{}},
-		{"1.", Rate{}}, {".1", Rate{}}, {"1./s", Rate{}}, {"1.0000000000", Rate{}},
+		{"1.", Rate{}}, {".1", Rate{}}, {"1./s", Rate{}}, {"1.0000000000", Rate{}}, {"1.0000000000/ms", Rate{}},
 		{"1.2.3", Rate{}}, {"-1", Rate{}}, {"+1", Rate{}}, {" 1", Rate{}}, {"1 ", Rate{}},
 		{"NaN", Rate{}}, {"inf", Rate{}}, {"1e3", Rate{}}, {"0x10", Rate{}}, {"1_000", Rate{}},
 		{"5/x", Rate{}}, {"1\x00", Rate{}}, {"１", Rate{}},
