@@ -49,16 +49,19 @@ func (c *Clock) Now() int64 {
 // now reads the running clock, and how far it is ahead of the wall clock.
 func (c *Clock) now() (now, ahead int64) {
 	t := c.read()
-	elapsed := int64(t.Sub(c.start))
-	wall := t.UnixNano()
-	for {
-		offset := c.offset.Load()
-		if wall-elapsed <= offset || c.offset.CompareAndSwap(offset, wall-elapsed) {
-			offset = max(offset, wall-elapsed)
-			now = min(max(offset+elapsed, 0), limit.MaxTime)
-			return now, now - wall
-		}
+	return c.advance(t.Sub(c.start), t.UnixNano())
+}
+
+// advance takes a reading: the monotonic time since the start and the wall
+// clock's unix ns.
+func (c *Clock) advance(elapsed time.Duration, wall int64) (now, ahead int64) {
+	least := wall - int64(elapsed) // the offset that makes the time the wall clock's
+	offset := c.offset.Load()
+	for offset < least && !c.offset.CompareAndSwap(offset, least) {
+		offset = c.offset.Load()
 	}
+	now = min(max(max(offset, least)+int64(elapsed), 0), limit.MaxTime)
+	return now, now - wall
 }
 
 // Ahead is how far the running clock is ahead of the wall clock, because that
