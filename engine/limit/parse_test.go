@@ -43,6 +43,7 @@ func TestParseRate(t *testing.T) {
 		{"0.000000001/9s", Rate{1, 9_000_000_000 * second}},
 		{"0.000000001/10s", Rate{}},
 		{"0.000000001/9223372036s", Rate{}},
+		{"0.000000001/20000ms", Rate{}}, // a little above 2^64, so that its low word is in bounds
 		{"", Rate{}}, {"0", Rate{}}, {"0.0", Rate{}}, {"0/s", Rate{}},
 		{"1/", Rate{}}, {"1/0s", Rate{}}, {"/m", Rate{}}, {"1/60", Rate{}},
 		{"1/1.5s", Rate{}}, {"1/-1s", Rate{}}, {"1/S", Rate{}}, {"1/us", Rate{}},
