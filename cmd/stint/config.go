@@ -26,7 +26,7 @@ type Config struct {
 
 	IdleTimeout Duration `help:"Close a connection that has sent nothing for so long. 0: never." default:"0" placeholder:"DURATION" group:"Network"`
 	MaxArgument Size     `help:"Largest single argument of a command." default:"1MiB" placeholder:"SIZE" group:"Network"`
-	MaxOutput   Size     `help:"Most unsent reply bytes kept for a client that does not read; beyond it the connection is closed." default:"64MiB" placeholder:"SIZE" group:"Network"`
+	MaxOutput   Size     `help:"Most reply bytes kept for a client that has not taken them yet, a single reply included; beyond it the connection is closed." default:"64MiB" placeholder:"SIZE" group:"Network"`
 
 	Requirepass     string `help:"Password that clients must give by AUTH or HELLO. Prefer --requirepass-file: arguments of a process can be seen by every user of the machine." placeholder:"PASSWORD" group:"Security"`
 	RequirepassFile string `help:"File that holds the password: its first line." placeholder:"FILE" group:"Security"`

@@ -130,7 +130,9 @@ func TestAWrongOptionIsNamedWithItsSource(t *testing.T) {
 		{name: "two passwords", args: "--requirepass x --requirepass-file y", want: "give one of them"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			var environ []string
+			// Should a wrong option pass, the password file that is not
+			// there keeps run from starting a server.
+			environ := []string{"STINT_REQUIREPASS_FILE=/not/there"}
 			if x.env != "" {
 				environ = append(environ, x.env)
 			}

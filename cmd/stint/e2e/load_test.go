@@ -1,3 +1,5 @@
+//go:build unix
+
 package e2e
 
 import (
@@ -68,6 +70,7 @@ func TestTenThousandConnections(t *testing.T) {
 // TestAClientThatNeverReads sends without end and reads nothing: it is
 // disconnected, memory stays bounded, others notice nothing.
 func TestAClientThatNeverReads(t *testing.T) {
+	t.Parallel()
 	s := start(t, "--max-output", "1MiB")
 	other := s.Dial()
 	expect(t, other.Do("PING"), "PONG")
@@ -106,6 +109,18 @@ func TestAClientThatNeverReads(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOutputBound sends what is answered by more than the bound, and by less.
+func TestOutputBound(t *testing.T) {
+	s := start(t, "--max-output", "64KiB")
+	c := s.Dial()
+	small := strings.Repeat("x", 60<<10)
+	expect(t, c.Do("ECHO", small), small)
+	c.Raw(command("ECHO", strings.Repeat("x", 65<<10)))
+	c.Closed()
+	large := strings.Repeat("x", 1<<20)
+	expect(t, start(t).Dial().Do("ECHO", large), large)
 }
 
 // TestHalfCommandsCostLittle leaves many clients in the middle of a command

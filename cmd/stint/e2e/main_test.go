@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package e2e holds the black-box tests: they build the real binary, start it
 // as its own process, and speak to it as clients do, in raw bytes and through
 // the common client libraries. Nothing of this module is imported.

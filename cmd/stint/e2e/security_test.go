@@ -1,3 +1,5 @@
+//go:build unix
+
 package e2e
 
 import (
@@ -114,6 +116,7 @@ func TestDebugIsRefusedWithoutTheFlag(t *testing.T) {
 }
 
 func TestIdleClientsAreDisconnected(t *testing.T) {
+	t.Parallel()
 	s := start(t, "--idle-timeout", "200ms")
 	c := s.Dial()
 	expect(t, c.Do("PING"), "PONG")

@@ -1,10 +1,8 @@
-//go:build slow
+//go:build unix && slow
 
 package e2e
 
 import "testing"
-
-func TestAllVectorsGoOnAfterARestart(t *testing.T) { restarts(t, 1) }
 
 func TestManyKillsLoseAtMostTheIntervalAndOneFlush(t *testing.T) {
 	dir := t.TempDir()
