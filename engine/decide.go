@@ -42,7 +42,11 @@ func (tx *Tx) bucket(kind limit.Kind, key []byte, l limit.BucketLimit, cost int6
 	} else {
 		b, r = l.Decide(b, cost, m, tx.now)
 	}
-	if cost == 0 || m == limit.Peek || (b == was && !converted) {
+	if cost == 0 || m == limit.Peek {
+		return r, nil
+	}
+	if b == was && !converted {
+		tx.forgot(r.Forgotten)
 		return r, nil
 	}
 	v.Kind = kind
@@ -91,7 +95,11 @@ func (tx *Tx) Window(kind limit.Kind, key []byte, l limit.WindowLimit, cost int6
 		s, r = l.DecideSliding(s, cost, m, tx.now)
 		v.SetSliding(s)
 	}
-	if cost == 0 || m == limit.Peek || (v.W == was && !converted) {
+	if cost == 0 || m == limit.Peek {
+		return r, nil
+	}
+	if v.W == was && !converted {
+		tx.forgot(r.Forgotten)
 		return r, nil
 	}
 	v.Kind, v.Limit = kind, l.Params()
@@ -116,6 +124,7 @@ func (tx *Tx) log(key []byte, l, old limit.WindowLimit, converted bool, cost int
 	}
 	if c == (limit.LogChange{}) {
 		if !converted {
+			tx.forgot(r.Forgotten)
 			return r, nil
 		}
 		c = conversion

@@ -377,3 +377,38 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatForceForgetsIsCounted fails when units beyond FORCE's bound go
+// missing without a trace, for each kind, at the bound too.
+func TestWhatForceForgetsIsCounted(t *testing.T) {
+	const most = limit.MaxUnits
+	for name, force := range map[string]func(tx *Tx) (limit.Result, error){
+		"bucket": func(tx *Tx) (limit.Result, error) {
+			return tx.Throttle([]byte("k"), bucket(10, most, 1), most, limit.Force)
+		},
+		"fixed": func(tx *Tx) (limit.Result, error) {
+			return tx.Window(limit.KindFixed, []byte("k"), limit.WindowLimit{Limit: 10, Period: limit.MaxPeriod}, most, limit.Force)
+		},
+		"sliding": func(tx *Tx) (limit.Result, error) {
+			return tx.Window(limit.KindSliding, []byte("k"), limit.WindowLimit{Limit: 10, Period: limit.MaxPeriod}, most, limit.Force)
+		},
+		"log": func(tx *Tx) (limit.Result, error) {
+			return tx.Window(limit.KindLog, []byte("k"), limit.WindowLimit{Limit: 10, Period: limit.MaxPeriod}, most, limit.Force)
+		},
+	} {
+		ks := newKeyspace(t, Options{})
+		tx := ks.Begin(t0)
+		want := int64(0)
+		for i := range 3 {
+			r, err := force(tx)
+			if err != nil || r.Allowed != 1 || (i > 0) != (r.Forgotten > 0) {
+				t.Errorf("%s: %+v, %v", name, r, err)
+			}
+			want += r.Forgotten
+		}
+		tx.End()
+		if got := ks.Stats(t0).Forgotten; got != want {
+			t.Errorf("%s: %d units are counted as forgotten, want %d", name, got, want)
+		}
+	}
+}

@@ -176,5 +176,5 @@ func parseBytes(v string) (int64, error) {
 	if err != nil || n < 0 || n > (1<<62)/factor {
 		return 0, errors.New("argument must be a memory value, such as 512mb or 0")
 	}
-	return n, nil
+	return n * factor, nil
 }

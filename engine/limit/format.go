@@ -11,8 +11,9 @@ var periodUnits = [...]struct {
 }
 
 // PeriodString writes a period of ns nanoseconds in the longest unit that it
-// is a multiple of, as ParsePeriod reads it: 90s, 1h, 250ms. Periods that
-// ParsePeriod or ParseRate read are multiples of a millisecond.
+// is a multiple of: 90s, 1h, 250ms. ParsePeriod reads it back, but for a
+// period that is no multiple of a millisecond: a program may use one, no
+// command can, and its unit is ns.
 func PeriodString(ns int64) string {
 	for _, u := range periodUnits {
 		if ns%u.ns == 0 {
@@ -22,7 +23,8 @@ func PeriodString(ns int64) string {
 	return "" // not reached: every number is a multiple of 1
 }
 
-// String writes the rate as ParseRate reads it: 100/1m.
+// String writes the rate as ParseRate reads it, under the condition of
+// PeriodString: 100/1m.
 func (r Rate) String() string {
 	return strconv.FormatInt(r.Count, 10) + "/" + PeriodString(r.Period)
 }
