@@ -87,7 +87,6 @@ type drain struct {
 	dmore bool  // the dump has more
 	dwork batch // drawn from the dump, not written
 	base  group // what of it is written
-	dumpE int   // index in the header's eras of the first to be replayed on it
 
 	wrote uint64 // bytes of chunks, since the flush began
 	drop  bool   // what the header no longer refers to is to be deleted
@@ -213,7 +212,6 @@ func (d *drain) begin() {
 	next := d.st.hdr.clone()
 	next.eras = append(next.eras, group{id: next.era().id + 1})
 	d.st.hdr = next
-	d.dumpE = len(next.eras) - 1
 	d.era = *next.era()
 	d.base = group{id: next.base.id + 1}
 	d.dump, d.dmore = d.ks.Dump(), true
@@ -250,5 +248,5 @@ func (d *drain) flip(next *header) {
 		return
 	}
 	next.base = d.base
-	next.eras = next.eras[d.dumpE:]
+	next.eras = next.eras[len(next.eras)-1:] // begun with the dump
 }

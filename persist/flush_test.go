@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stint-dev/stint/persist/internal/boltfile"
 )
 
 func closed(t *testing.T, f *Flusher) {
@@ -290,11 +292,36 @@ func TestCompactionKeepsTheFileBounded(t *testing.T) {
 	if i.Compactions < 10 || i.FileBytes > 256<<10 || i.DeltaBytes > 64<<10 {
 		t.Fatalf("after 400 ticks of the same ten keys: %+v", i)
 	}
+	// The dump at hand may be left when it ends, and a start removes that.
+	if n := strays(t, dir); n > 1 {
+		t.Fatalf("%d buckets are left of what was compacted away", n)
+	}
+	g, _ := start(t, dir, still())
+	closed(t, g)
+	if n := strays(t, dir); n > 0 {
+		t.Fatalf("%d buckets are left after a start", n)
+	}
+}
+
+// strays counts the buckets that the header does not refer to.
+func strays(t *testing.T, dir string) int {
+	t.Helper()
 	r, err := openReader(filepath.Join(dir, FileName), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	found := map[string]bool{}
+	err = r.bolt.Scan(func(bucket, _ []byte, _ boltfile.Value) error {
+		if !r.hdr.refers(string(bucket)) {
+			found[string(bucket)] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
 }
 
 // trouble is a disk that can fail: before the write, after it (the write
@@ -364,6 +391,9 @@ func TestAFailedWriteIsSurvived(t *testing.T) {
 			k.set("after", 1)
 			if err := f.Save(); err != nil {
 				t.Fatal(err)
+			}
+			if got := f.LastSave().UnixNano(); got != 1e18+20e9 {
+				t.Fatalf("the last save is of %d", got)
 			}
 			if got := f.Info(); got.Failing != 0 || got.Failures != 20 {
 				t.Fatalf("after the recovery: %+v", got)
@@ -509,6 +539,25 @@ func TestAFileThatVanishesIsNotMadeAnew(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Fatal("a state file was made that lacks the state")
+	}
+	// Nor is another that takes its place written to.
+	if err := os.MkdirAll(dir+"/other", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	g, _ := start(t, dir+"/other", still())
+	closed(t, g)
+	b, err := os.ReadFile(filepath.Join(dir, "other", FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f.Save() == nil {
+		t.Fatal("saved to another file than was loaded")
+	}
+	if after, _ := os.ReadFile(path); !bytes.Equal(after, b) {
+		t.Fatal("the other file was written to")
 	}
 	if err := os.Rename(path+".away", path); err != nil {
 		t.Fatal(err)

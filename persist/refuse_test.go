@@ -125,7 +125,7 @@ func TestOtherFilesAreRefusedAndNotTouched(t *testing.T) {
 		want error
 		say  string
 	}{
-		"empty": {func(t *testing.T, path string) { os.WriteFile(path, nil, 0o600) }, ErrForeign, "empty"},
+		"empty": {func(t *testing.T, path string) { os.WriteFile(path, nil, 0o600) }, ErrForeign, "it is empty"},
 		"text": {func(t *testing.T, path string) {
 			os.WriteFile(path, bytes.Repeat([]byte("some text\n"), 10_000), 0o600)
 		}, ErrForeign, "something else"},
@@ -183,7 +183,7 @@ func TestOtherFilesAreRefusedAndNotTouched(t *testing.T) {
 				"backup":  second(Backup(dir, filepath.Join(t.TempDir(), "b"))),
 				"inspect": Inspect(path, &bytes.Buffer{}, InspectOptions{}),
 			} {
-				if c.say != "empty" && !errors.Is(err, c.want) && name != "folder" {
+				if !errors.Is(err, c.want) && name != "folder" {
 					t.Errorf("%s: %v", what, err)
 				}
 				if err == nil {
@@ -196,6 +196,42 @@ func TestOtherFilesAreRefusedAndNotTouched(t *testing.T) {
 				t.Fatalf("the file was touched: %v", err)
 			}
 		})
+	}
+}
+
+// TestAChunkThatIsNotTheLastOneWrittenIsRefused puts a chunk of another time
+// in the place of one: its own checksum and place are right.
+func TestAChunkThatIsNotTheLastOneWrittenIsRefused(t *testing.T) {
+	dir, _ := sample(t)
+	path := filepath.Join(dir, FileName)
+	boltFile(t, path, func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(headerBucket))
+		h, err := parseHeader(b.Get([]byte(headerKey)))
+		if err != nil {
+			return err
+		}
+		place := chunkPlace{deltaChunk, h.era().id, 0}
+		old := bytes.Clone(tx.Bucket([]byte(place.bucket())).Get(chunkKey(0)))
+		sealChunk(old, place, 1<<40)
+		h.tx = uint64(tx.ID())
+		return errors.Join(tx.Bucket([]byte(place.bucket())).Put(chunkKey(0), old), b.Put([]byte(headerKey), h.append(nil)))
+	})
+	if _, err := loads(t, path); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "written last") {
+		t.Fatalf("a chunk of another time: %v", err)
+	}
+}
+
+func TestAChunkInAnotherPlaceIsNoticed(t *testing.T) {
+	p := chunkPlace{baseChunk, 3, 7}
+	b := append(make([]byte, chunkHeader), "payload"...)
+	sealChunk(b, p, 5)
+	if got, err := openChunk(b, p); err != nil || string(got) != "payload" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	for _, other := range []chunkPlace{{deltaChunk, 3, 7}, {baseChunk, 4, 7}, {baseChunk, 3, 8}} {
+		if _, err := openChunk(b, other); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%+v found at %+v: %v", p, other, err)
+		}
 	}
 }
 

@@ -253,6 +253,48 @@ func TestACycleIsNoticed(t *testing.T) {
 	}
 }
 
+func TestElementsOutOfPlaceAreNoticed(t *testing.T) {
+	// Two buckets of several pages.
+	b, _ := build(t, 40, func(tx *bolt.Tx, i int) {
+		for _, name := range []string{"aa", "bb"} {
+			k := must(tx.CreateBucketIfNotExists([]byte(name)))
+			for j := range 10 {
+				_ = k.Put(fmt.Appendf(nil, "%s%06d", name, i*10+j), make([]byte, 50))
+			}
+		}
+	})
+	f, err := Open(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := b[f.root*4096:]
+	second := headerSize + elementSize // the element of the second bucket
+	value := second + int(native.Uint32(root[second+4:])) + int(native.Uint32(root[second+8:]))
+	branch := b[rootOf(f, b)*4096:]
+	leaf := b[native.Uint64(branch[headerSize+8:])*4096:]
+	n := int(native.Uint16(leaf[10:]))
+	last := headerSize + (n-1)*elementSize
+	for name, change := range map[string]func(){
+		"two buckets on the same pages": func() { native.PutUint64(root[value:], rootOf(f, b)) },
+		"a key without bytes":           func() { native.PutUint32(leaf[headerSize+8:], 0) },
+		"a key too long":                func() { native.PutUint32(leaf[headerSize+8:], maxKey+1) },
+		"a key beyond its branch":       func() { leaf[last+int(native.Uint32(leaf[last+4:]))] = 'z' },
+		"a key before its branch":       func() { leaf[headerSize+int(native.Uint32(leaf[headerSize+4:]))] = '!' },
+		"a bucket in a bucket":          func() { native.PutUint32(leaf[headerSize:], 1) },
+		"a value in the root":           func() { native.PutUint32(root[headerSize:], 0) },
+	} {
+		whole := bytes.Clone(b)
+		change()
+		if _, err := content(b); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+		copy(b, whole)
+	}
+	if _, err := content(b); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // rootOf is the root page of the first bucket.
 func rootOf(f *File, b []byte) uint64 {
 	p := b[f.root*4096:]
