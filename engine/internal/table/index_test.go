@@ -90,6 +90,35 @@ func sameEntries(x *index, want []uint64) error {
 	return nil
 }
 
+// A segment with a further one behind it must not split: the entries there
+// would be lost to the half that they do not hang on.
+func TestIndexChainIsNotSplit(t *testing.T) {
+	x := new(index)
+	x.init(&account{budget: NewBudget(0)})
+	var all []uint64
+	add := func(f uint32) {
+		ref := Ref(len(all) + 1)
+		x.reserve(f)
+		x.insert(f, ref)
+		all = append(all, entry(f, ref))
+	}
+	for range segmentFull {
+		add(0)
+	}
+	for range segmentFull {
+		add(1 << 31) // into the further segment
+	}
+	for _, e := range all[:segmentFull/2] {
+		x.remove(0, Ref(e))
+	}
+	for range segmentFull {
+		add(1 << 31) // fills the first one up again
+	}
+	if err := sameEntries(x, all[segmentFull/2:]); err != nil {
+		t.Error(err)
+	}
+}
+
 // A split that parts next to nothing must not double the directory each time.
 func TestIndexDirectoryStaysSmall(t *testing.T) {
 	for name, hash := range map[string]func(r uint32) uint32{

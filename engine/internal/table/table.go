@@ -211,13 +211,12 @@ func (t *Table) insert(hash uint64, key []byte, v *limit.Value) error {
 
 // change stores a value in place of one of another kind or of another log.
 func (t *Table) change(hash uint64, key []byte, ref Ref, v *limit.Value) error {
-	class := classFor(recordSize(v.Kind, len(key)))
-	if t.slab.pages[ref>>refBits].class != class {
+	if t.slab.pages[ref>>refBits].class < classFor(recordSize(v.Kind, len(key))) {
 		return t.move(hash, key, ref, v)
 	}
-	// The slot is large enough: it is freed and taken again.
-	log, ok := uint32(0), true
-	for log, ok = t.addLog(v); !ok; log, ok = t.addLog(v) {
+	// The slot is large enough.
+	log, ok := t.addLog(v)
+	for ; !ok; log, ok = t.addLog(v) {
 		if !t.relieve(ref) {
 			return ErrFull
 		}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
 	"testing"
 
 	"github.com/stint-dev/stint/engine/limit"
@@ -28,150 +26,6 @@ func drainAll(t *Table) {
 	t.Cut()
 	for t.DrainSome(1000, func([]byte, *limit.Value) {}, func([]byte) {}) {
 	}
-}
-
-func TestMemoryPerRecordAtEveryCount(t *testing.T) {
-	const tables = 1
-	for _, track := range []bool{false, true} {
-		b := NewBudget(0)
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
-		ts := make([]*Table, tables)
-		for i := range ts {
-			ts[i] = New(Options{Budget: b, Track: track, Hash: goodHash})
-		}
-		worst, key := 0.0, make([]byte, 14)
-		for n := 1; n <= 160_000; n++ {
-			for i, tab := range ts {
-				copy(key, fmt.Appendf(nil, "k:%012d", n*tables+i))
-				if err := tab.Put(tab.hash(key), key, NoRef, bucketAt(second)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if n >= 15_000 && n%500 == 0 {
-				if per := float64(b.Used()) / float64(n*tables); per > worst {
-					worst = per
-				}
-				if track && n%5000 == 0 {
-					for _, tab := range ts {
-						drainAll(tab)
-					}
-				}
-			}
-		}
-		t.Logf("track %v: at most %.1f bytes a record", track, worst)
-		if bound := 56.0; !track && worst > bound || worst > bound+4 {
-			t.Errorf("track %v: %.1f bytes a record, want at most %.0f and 4 for tracking", track, worst, bound)
-		}
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		grown, made := float64(after.HeapAlloc-before.HeapAlloc), float64(after.TotalAlloc-before.TotalAlloc)
-		used := float64(b.Used())
-		if grown > 1.03*used+1<<20 {
-			t.Errorf("track %v: %.0f bytes in use, %.0f reserved", track, grown, used)
-		}
-		// What was allocated and let go again stays resident until the
-		// garbage collector comes round. Keys and values of this test count too.
-		own := float64(160_000 * tables * 96)
-		if made > 1.10*used+own+1<<20 {
-			t.Errorf("track %v: %.0f bytes allocated for %.0f in use: growth makes garbage", track, made, used)
-		}
-		for _, tab := range ts {
-			mustCheck(t, tab)
-			tab.Close()
-		}
-		if b.Used() != 0 {
-			t.Errorf("%d bytes reserved after Close", b.Used())
-		}
-	}
-}
-
-func TestAlmostEmptyTableIsSmall(t *testing.T) {
-	b := NewBudget(0)
-	tab := New(Options{Budget: b, Track: true, Hash: goodHash})
-	if err := store(tab, []byte("k"), bucketAt(second)); err != nil {
-		t.Fatal(err)
-	}
-	if b.Used() > 6<<10 {
-		t.Errorf("a table of one record takes %d bytes", b.Used())
-	}
-}
-
-func TestPageIsFilledToTheLastSlot(t *testing.T) {
-	tab := New(Options{Hash: goodHash})
-	for i := range 33 {
-		if err := store(tab, fmt.Appendf(nil, "%08d", i), bucketAt(second)); err != nil {
-			t.Fatal(err)
-		}
-		if n := tab.slab.count[0]; n != uint32(1+i/32) {
-			t.Fatalf("%d records of 32 bytes lie in %d pages", i+1, n)
-		}
-	}
-}
-
-func TestMemoryComesBack(t *testing.T) {
-	for _, how := range []string{"expired", "deleted"} {
-		b := NewBudget(0)
-		tab := New(Options{Budget: b, Hash: goodHash})
-		rnd := rand.New(rand.NewPCG(1, 2))
-		var keys [][]byte
-		for i := range 30_000 {
-			key := append(fmt.Appendf(nil, "%d:", i), make([]byte, rnd.IntN(200))...)
-			v := bucketAt(second)
-			v.Limit.A = int64(i + 1) // each a limit of its own
-			if err := tab.Put(tab.hash(key), key, NoRef, v); err != nil {
-				t.Fatal(err)
-			}
-			keys = append(keys, key)
-		}
-		full := b.Used()
-		switch how {
-		case "expired":
-			for tab.SweepPage(2*second) > 0 {
-			}
-		case "deleted":
-			var v limit.Value
-			for i, key := range keys {
-				tab.Delete(tab.hash(key), tab.Get(tab.hash(key), key, &v), true)
-				if i%3000 == 0 {
-					mustCheck(t, tab)
-				}
-			}
-		}
-		mustCheck(t, tab)
-		// The page table and the list of its free numbers stay.
-		if b.Used() > full/50 || tab.Len() != 0 {
-			t.Errorf("%s: %d bytes of %d for %d records", how, b.Used(), full, tab.Len())
-		}
-	}
-}
-
-func TestChurnDoesNotGrow(t *testing.T) {
-	b := NewBudget(0)
-	tab := New(Options{Budget: b, Track: true, Hash: goodHash})
-	rnd := rand.New(rand.NewPCG(3, 4))
-	peak := int64(0)
-	for round := range 40 {
-		now := int64(round) * second
-		for i := range 3000 {
-			key := append(fmt.Appendf(nil, "%d:%d:", round, i), make([]byte, rnd.IntN(300))...)
-			v := bucketAt(now + second/2 + rnd.Int64N(second))
-			v.Limit.A = now + int64(i) + 1
-			if err := store(tab, key, v); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for tab.SweepPage(now+second) > 0 {
-		}
-		drainAll(tab)
-		if round < 10 {
-			peak = max(peak, b.Used())
-		} else if b.Used() > peak*11/10 {
-			t.Fatalf("round %d: %d bytes, were %d", round, b.Used(), peak)
-		}
-	}
-	mustCheck(t, tab)
 }
 
 // One key that comes and goes must neither make garbage nor fill the lists.
@@ -328,9 +182,11 @@ func TestBudgetBound(t *testing.T) {
 	}
 	// What is there is decided on, also under another limit.
 	v := bucketAt(second)
-	v.Limit.A++
-	if err := store(tab, []byte("key-0"), v); err != nil {
-		t.Error("a record that is there is refused:", err)
+	for i := range 3 * limitChunk {
+		v.Limit.A++
+		if err := store(tab, fmt.Appendf(nil, "key-%d", i), v); err != nil {
+			t.Error("a record that is there is refused:", err)
+		}
 	}
 	// New ones are taken while there are free slots, and no longer.
 	err = nil
@@ -355,6 +211,118 @@ func TestBudgetBound(t *testing.T) {
 		}
 	}
 	mustCheck(t, tab)
+}
+
+func TestBudgetIsExact(t *testing.T) {
+	b := NewBudget(100)
+	if !b.Reserve(100) || b.Reserve(1) || b.Used() != 100 {
+		t.Errorf("%d of 100 bytes are reserved", b.Used())
+	}
+	b.Force(5)
+	b.Release(6)
+	if !b.Reserve(1) || b.Reserve(1) {
+		t.Error("what is released cannot be reserved again")
+	}
+}
+
+func TestEmptiedPagesMakeRoomAtTheBound(t *testing.T) {
+	b := NewBudget(0)
+	tab := New(Options{Budget: b, Hash: goodHash})
+	large, v := make([]byte, 2000), bucketAt(second)
+	if err := store(tab, large, v); err != nil {
+		t.Fatal(err)
+	}
+	tab.Delete(tab.hash(large), tab.Get(tab.hash(large), large, v), true)
+	b.SetMax(b.Used())
+	if err := store(tab, []byte("small"), bucketAt(second)); err != nil {
+		t.Error("an empty page is held back:", err)
+	}
+	mustCheck(t, tab)
+}
+
+// What was stored is not refused at a restart under a lower bound.
+func TestLoadPassesTheBound(t *testing.T) {
+	tab := New(Options{Budget: NewBudget(1), Track: true, Hash: goodHash})
+	for i := range 3000 {
+		key := fmt.Appendf(nil, "%d", i)
+		if err := tab.Load(tab.hash(key), key, bucketAt(second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tab.Load(0, nil, bucketAt(second)); !errors.Is(err, ErrKey) {
+		t.Error("an empty key is loaded:", err)
+	}
+	if tab.acct.force || tab.loading || tab.Dirty() != 0 {
+		t.Error("the table is still loading, or counts what it loaded as changed")
+	}
+	mustCheck(t, tab)
+}
+
+// With nothing due a sweep must not look at every page.
+func TestSweepRemembersWhenTheNextIsDue(t *testing.T) {
+	tab := New(Options{Hash: goodHash})
+	for i := range 1000 {
+		if err := store(tab, fmt.Appendf(nil, "%d", i), bucketAt(int64(i+10)*second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store(tab, []byte("0"), bucketAt(5000*second)); err != nil {
+		t.Fatal(err)
+	}
+	for tab.due(10*second+1) != 0 {
+		if n := tab.SweepPage(10*second + 1); n != 0 {
+			t.Fatal("swept what is not due")
+		}
+	}
+	if tab.slab.least != 11*second+1 {
+		t.Errorf("the next record is due at %d, want %d", tab.slab.least, 11*second+1)
+	}
+}
+
+// A cursor comes from a client: it may be anything.
+func TestScanFromAnyCursor(t *testing.T) {
+	tab := New(Options{Hash: goodHash})
+	for i := range 500 {
+		if err := store(tab, bytes.Repeat([]byte{byte(i)}, i%90+1), bucketAt(second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var v limit.Value
+	end := uint64(len(tab.slab.pages)+1) << refBits
+	for c := uint64(0); c < end; c++ {
+		next, done := tab.Scan(c, 1, func(key []byte, _ *limit.Value) {
+			if tab.Get(tab.hash(key), key, &v) == NoRef {
+				t.Fatalf("cursor %d shows %q", c, key)
+			}
+		})
+		if !done && next <= c {
+			t.Fatalf("cursor %d leads to %d", c, next)
+		}
+	}
+	if _, done := tab.Scan(1<<63, 10, nil); !done {
+		t.Error("a scan goes on past the end")
+	}
+}
+
+// What a drain shows of a record that was written since is all as it was, its
+// limit too.
+func TestDrainShowsTheOldLimit(t *testing.T) {
+	tab := New(Options{Track: true, Hash: goodHash})
+	key, was := []byte("k"), bucketAt(5)
+	if err := store(tab, key, was); err != nil {
+		t.Fatal(err)
+	}
+	tab.Cut()
+	is := bucketAt(6)
+	is.Limit = limit.Params{A: 7, B: 7, C: 7}
+	if err := store(tab, key, is); err != nil {
+		t.Fatal(err)
+	}
+	tab.DrainSome(9, func(_ []byte, v *limit.Value) {
+		if *v != *was {
+			t.Errorf("drained %v, was %v", *v, *was)
+		}
+	}, nil)
 }
 
 // Each step of growth is refused once, and then granted.
