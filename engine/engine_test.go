@@ -351,6 +351,7 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 		key := []byte("user:42")
 		keys := [][]byte{[]byte("b"), []byte("l"), []byte("f"), []byte("s"), []byte("g")}
 		w := limit.WindowLimit{Limit: 3, Period: second}
+		ks.BeginInto(&tx, now)
 		run := func(f func() (limit.Result, error)) func() {
 			return func() {
 				now += 1000
