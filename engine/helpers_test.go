@@ -37,16 +37,6 @@ func drain(c *Cut, size int) (chunks [][]byte) {
 	return chunks
 }
 
-// dump is drain for a Dump.
-func dump(d *Dump, size int) (chunks [][]byte) {
-	for more := true; more; {
-		var chunk []byte
-		chunk, more = d.Append(nil, size)
-		chunks = append(chunks, chunk)
-	}
-	return chunks
-}
-
 // restore makes a keyspace of a latest time and chunks.
 func restore(t testing.TB, latest int64, chunks [][]byte) *Keyspace {
 	t.Helper()

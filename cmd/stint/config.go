@@ -50,7 +50,7 @@ const (
 	maxInterval    = time.Hour             // what is lost in a crash; longer is surely a slip
 	minMaxArgument = 4096                  // the longest key must fit
 	maxMaxArgument = 512 << 20             // as in Redis
-	minMaxOutput   = 64 << 10              // the reply to one pipeline must fit
+	minMaxOutput   = 1 << 20               // the replies to what is decided at a time must fit
 	maxMaxClients  = 1 << 20
 	maxClock       = 1<<62 - 1 // latest instant the engine decides at, unix ns
 )

@@ -117,7 +117,7 @@ func TestAWrongOptionIsNamedWithItsSource(t *testing.T) {
 		{name: "clients", args: "--max-clients 0", want: "0 is out of range: want 1 to 1048576"},
 		{name: "argument too small", args: "--max-argument 4095", want: "4095 is out of range"},
 		{name: "argument too large", args: "--max-argument 513MiB", want: "513MiB is out of range"},
-		{name: "output", args: "--max-output 63KiB", want: "63KiB is too small"},
+		{name: "output", args: "--max-output 1023KiB", want: "1023KiB is too small"},
 		{name: "address", args: "--addr localhost", want: `"localhost" is not an address`},
 		{name: "port", args: "--addr 127.0.0.1:65536", want: "no port"},
 		{name: "port sign", args: "--addr 127.0.0.1:+80", want: "no port"},
@@ -165,7 +165,7 @@ func TestEmptyFilesAreNoError(t *testing.T) {
 func TestBoundsAreAllowed(t *testing.T) {
 	for _, args := range []string{
 		"--interval 10ms", "--interval 1h", "--max-clients 1", "--max-clients 1048576", "--max-argument 4096", "--max-argument 512MiB",
-		"--max-output 64KiB", "--debug-clock 0", "--debug-clock 4611686018427387903", "--addr :0", "--addr [::1]:65535",
+		"--max-output 1MiB", "--debug-clock 0", "--debug-clock 4611686018427387903", "--addr :0", "--addr [::1]:65535",
 		"--addr unix:/" + strings.Repeat("x", 102), "--dir= --durability none",
 	} {
 		if _, err := parse(t, nil, strings.Fields(args)...); err != nil {

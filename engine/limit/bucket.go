@@ -123,7 +123,7 @@ func (l BucketLimit) Decide(b Bucket, cost int64, m Mode, now int64) (Bucket, Re
 	case m == Force:
 		res.Allowed = 1
 		if cost > remaining {
-			return l.force(b, x, cost, now)
+			return l.force(x, cost, now)
 		}
 	case m == AtMost && cost > 0:
 		take = min(cost, max(remaining, 0))
@@ -154,14 +154,14 @@ func (l BucketLimit) Decide(b Bucket, cost int64, m Mode, now int64) (Bucket, Re
 }
 
 // force is Decide where Force goes past the capacity.
-func (l BucketLimit) force(b Bucket, x wide, cost, now int64) (Bucket, Result) {
+func (l BucketLimit) force(x wide, cost, now int64) (Bucket, Result) {
 	res := Result{Allowed: 1, Limit: l.Capacity}
 	x = x.plus(mul(cost, l.Rate.Period))
 	if most := l.bound(); x.more(most) {
 		res.Forgotten = x.minus(most).ceil(l.Rate.Period)
 		x = most
 	}
-	b = l.set(x, now)
+	b := l.set(x, now)
 	res.Remaining = l.Capacity - x.ceil(l.Rate.Period)
 	res.ResetMs = millis(resetNs(b, now))
 	return b, res

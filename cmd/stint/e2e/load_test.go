@@ -113,11 +113,11 @@ func TestAClientThatNeverReads(t *testing.T) {
 
 // TestOutputBound sends what is answered by more than the bound, and by less.
 func TestOutputBound(t *testing.T) {
-	s := start(t, "--max-output", "64KiB")
+	s := start(t, "--max-output", "1MiB")
 	c := s.Dial()
-	small := strings.Repeat("x", 60<<10)
+	small := strings.Repeat("x", 1000<<10)
 	expect(t, c.Do("ECHO", small), small)
-	c.Raw(command("ECHO", strings.Repeat("x", 65<<10)))
+	c.Raw(command("ECHO", strings.Repeat("x", 1<<20)))
 	c.Closed()
 	large := strings.Repeat("x", 1<<20)
 	expect(t, start(t).Dial().Do("ECHO", large), large)
