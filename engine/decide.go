@@ -9,7 +9,7 @@ import "github.com/stint-dev/stint/engine/limit"
 // A bucket remembers the limit of its last decision; under another one the
 // share that is used is kept, and stored even if the request is refused.
 //
-// Errors: ErrWrongType, ErrOOM; with either, nothing was changed.
+// Errors: ErrWrongType, ErrOOM, ErrKey; with each of them, nothing was changed.
 func (tx *Tx) Throttle(key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
 	return tx.bucket(limit.KindBucket, key, l, cost, m)
 }
@@ -46,7 +46,7 @@ func (tx *Tx) bucket(kind limit.Kind, key []byte, l limit.BucketLimit, cost int6
 		return r, nil
 	}
 	if b == was && !converted {
-		tx.forgot(r.Forgotten)
+		tx.count(r)
 		return r, nil
 	}
 	v.Kind = kind
@@ -55,7 +55,7 @@ func (tx *Tx) bucket(kind limit.Kind, key []byte, l limit.BucketLimit, cost int6
 		return limit.Result{}, err
 	}
 	r.Forgotten += forgotten
-	tx.forgot(r.Forgotten)
+	tx.count(r)
 	return r, nil
 }
 
@@ -64,8 +64,8 @@ func (tx *Tx) bucket(kind limit.Kind, key []byte, l limit.BucketLimit, cost int6
 // passed Check, and cost be within 0 … limit.MaxUnits. Modes: Consume, Peek
 // and Force.
 //
-// Errors: ErrWrongType, ErrOOM, limit.ErrLogFull; with each of them, nothing
-// was changed.
+// Errors: ErrWrongType, ErrOOM, ErrKey, ErrKind, limit.ErrLogFull; with each of
+// them, nothing was changed.
 func (tx *Tx) Window(kind limit.Kind, key []byte, l limit.WindowLimit, cost int64, m limit.Mode) (limit.Result, error) {
 	tx.b.find(tx, key, true)
 	v := &tx.v
@@ -74,8 +74,12 @@ func (tx *Tx) Window(kind limit.Kind, key []byte, l limit.WindowLimit, cost int6
 	}
 	old := limit.WindowLimitOf(v.Limit)
 	converted := v.Kind != limit.None && old != l
-	if kind == limit.KindLog {
+	switch kind {
+	case limit.KindFixed, limit.KindSliding:
+	case limit.KindLog:
 		return tx.log(key, l, old, converted, cost, m)
+	default:
+		return limit.Result{}, ErrKind
 	}
 	var r limit.Result
 	var forgotten int64
@@ -99,7 +103,7 @@ func (tx *Tx) Window(kind limit.Kind, key []byte, l limit.WindowLimit, cost int6
 		return r, nil
 	}
 	if v.W == was && !converted {
-		tx.forgot(r.Forgotten)
+		tx.count(r)
 		return r, nil
 	}
 	v.Kind, v.Limit = kind, l.Params()
@@ -107,7 +111,7 @@ func (tx *Tx) Window(kind limit.Kind, key []byte, l limit.WindowLimit, cost int6
 		return limit.Result{}, err
 	}
 	r.Forgotten += forgotten
-	tx.forgot(r.Forgotten)
+	tx.count(r)
 	return r, nil
 }
 
@@ -124,7 +128,7 @@ func (tx *Tx) log(key []byte, l, old limit.WindowLimit, converted bool, cost int
 	}
 	if c == (limit.LogChange{}) {
 		if !converted {
-			tx.forgot(r.Forgotten)
+			tx.count(r)
 			return r, nil
 		}
 		c = conversion
@@ -132,7 +136,7 @@ func (tx *Tx) log(key []byte, l, old limit.WindowLimit, converted bool, cost int
 	if err := tx.storeLog(key, l, c); err != nil {
 		return limit.Result{}, err
 	}
-	tx.forgot(r.Forgotten)
+	tx.count(r)
 	return r, nil
 }
 
@@ -192,9 +196,10 @@ func (tx *Tx) storeLog(key []byte, l limit.WindowLimit, c limit.LogChange) error
 	return tx.b.putLog(tx, key, l.Params(), c)
 }
 
-// forgot counts the units that FORCE asked for beyond its bound.
-func (tx *Tx) forgot(units int64) {
-	if units != 0 {
-		tx.ks.forgotten.Add(units)
+// count counts a decision, and the units that FORCE asked for beyond its bound.
+func (tx *Tx) count(r limit.Result) {
+	tx.b.count(r.Allowed > 0)
+	if r.Forgotten != 0 {
+		tx.ks.forgotten.Add(r.Forgotten)
 	}
 }

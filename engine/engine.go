@@ -27,6 +27,10 @@ const MaxKey = 4096
 
 // Errors of a decision.
 var (
+	// ErrKey: the key is empty or longer than MaxKey.
+	ErrKey = errors.New("a key has 1 to 4096 bytes")
+	// ErrKind: the kind given to Window is none of a window.
+	ErrKind = errors.New("the kind is none of a window")
 	// ErrWrongType: the key holds state of another algorithm.
 	ErrWrongType = errors.New("the key holds a limiter of another kind")
 	// ErrOOM: the decision needs more memory than Options.MaxMemory leaves.
@@ -86,7 +90,12 @@ type shard struct {
 	mu     sync.Mutex
 	latest int64 // latest time of a decision here: keeps time from stepping back on a key while two transactions race
 	tables [Databases]*table.Table
-	_      [40]byte // keeps neighbours' locks off this cache line
+
+	// Decisions, but for PEEK and cost 0, that allowed and refused: counted
+	// here because the lock is held anyway.
+	allowed, refused int64
+
+	_ [40]byte // keeps neighbours' locks off this cache line
 }
 
 // New makes an empty keyspace. The error wraps ErrOptions.
@@ -225,6 +234,8 @@ type Stats struct {
 	MaxMemory int64            // Options.MaxMemory
 	Forgotten int64            // units FORCE asked for beyond its bound
 	Changed   int64            // changed keys not yet in a cut
+	Allowed   int64            // decisions of a cost above 0 that allowed, PEEK left out
+	Refused   int64            // … that refused
 }
 
 // Stats counts at time now (unix ns), which does not advance the latest seen.
@@ -239,6 +250,8 @@ func (ks *Keyspace) Stats(now int64) Stats {
 	for i := range ks.shards {
 		sh := &ks.shards[i]
 		sh.mu.Lock()
+		s.Allowed += sh.allowed
+		s.Refused += sh.refused
 		for db, t := range sh.tables {
 			if t != nil {
 				s.Keys[db] += int64(t.CountLive(now))

@@ -413,3 +413,85 @@ func TestWhatForceForgetsIsCounted(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysOutOfBoundsAreNotAMatterOfMemory fails when a program that embeds
+// the engine is told of memory because its key is empty.
+func TestKeysOutOfBoundsAreNotAMatterOfMemory(t *testing.T) {
+	ks := newKeyspace(t, Options{})
+	tx := ks.Begin(t0)
+	w := limit.WindowLimit{Limit: 5, Period: second}
+	for n, want := range map[int]error{0: ErrKey, MaxKey + 1: ErrKey, 1: nil, MaxKey: nil} {
+		key := make([]byte, n)
+		if _, err := tx.Throttle(key, still(9), 1, limit.Consume); err != want {
+			t.Errorf("a key of %d bytes: %v, want %v", n, err, want)
+		}
+		tx.Delete(key)
+		if _, err := tx.Window(limit.KindLog, key, w, 1, limit.Consume); err != want {
+			t.Errorf("a log under a key of %d bytes: %v, want %v", n, err, want)
+		}
+	}
+	for _, k := range []limit.Kind{limit.None, limit.KindBucket, limit.KindLeak, 99} {
+		if _, err := tx.Window(k, []byte("k"), w, 1, limit.Consume); err != ErrKind {
+			t.Errorf("a window of kind %v: %v, want ErrKind", k, err)
+		}
+	}
+}
+
+func TestDecisionsAreCounted(t *testing.T) {
+	ks := newKeyspace(t, Options{})
+	tx := ks.Begin(t0)
+	l, w := still(2), limit.WindowLimit{Limit: 2, Period: limit.MaxPeriod}
+	decide := map[string]func(cost int64, m limit.Mode) (limit.Result, error){
+		"bucket": func(c int64, m limit.Mode) (limit.Result, error) { return tx.Throttle([]byte("b"), l, c, m) },
+		"leak":   func(c int64, m limit.Mode) (limit.Result, error) { return tx.Leak([]byte("l"), l, c, m) },
+		"fixed": func(c int64, m limit.Mode) (limit.Result, error) {
+			return tx.Window(limit.KindFixed, []byte("f"), w, c, m)
+		},
+		"sliding": func(c int64, m limit.Mode) (limit.Result, error) {
+			return tx.Window(limit.KindSliding, []byte("s"), w, c, m)
+		},
+		"log": func(c int64, m limit.Mode) (limit.Result, error) {
+			return tx.Window(limit.KindLog, []byte("g"), w, c, m)
+		},
+	}
+	for _, f := range decide {
+		for _, c := range []struct {
+			cost int64
+			mode limit.Mode
+		}{{1, limit.Consume}, {1, limit.Consume}, {1, limit.Consume}, {1, limit.Peek}, {0, limit.Consume}, {9, limit.Peek}} {
+			if _, err := f(c.cost, c.mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tx.End()
+	n := int64(len(decide))
+	if s := ks.Stats(t0); s.Allowed != 2*n || s.Refused != n {
+		t.Errorf("%d allowed, %d refused; want %d and %d", s.Allowed, s.Refused, 2*n, n)
+	}
+}
+
+// TestScanTakesFewSteps fails when a person who scans a few keys has to go on
+// for ever.
+func TestScanTakesFewSteps(t *testing.T) {
+	ks := newKeyspace(t, Options{})
+	tx := ks.Begin(t0)
+	for n, most := range map[int]int{0: 1, 4: 1, 25: 6, 1000: 110} {
+		tx.FlushAll()
+		for i := range n {
+			if _, err := tx.Throttle([]byte(fmt.Sprint(i)), still(2), 1, limit.Consume); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seen, steps, cursor := 0, 0, uint64(0)
+		for {
+			steps++
+			if cursor = tx.Scan(cursor, 10, func([]byte, limit.Kind) { seen++ }); cursor == 0 {
+				break
+			}
+		}
+		if seen != n || steps > most {
+			t.Errorf("%d of %d keys in %d steps, want at most %d", seen, n, steps, most)
+		}
+	}
+}

@@ -100,40 +100,51 @@ func (tx *Tx) each(f func(*table.Table)) {
 // within them.
 const cursorBits = 40
 
-// scanStep bounds how many places of a table are looked at under one lock.
-const scanStep = 256
+// scanStep bounds how many places of a table are looked at under one lock,
+// scanPlaces how many a step of a walk looks at to find a few keys.
+const (
+	scanStep   = 256
+	scanPlaces = 4096
+)
 
 // Scan walks the selected database in steps: begin with cursor 0, go on with
-// what it returns until that is 0. It looks at about count places and gives
-// the keys there that are not full to f, which must not keep key and must not
+// what it returns until that is 0. A step gives about count keys that are not
+// full to f, or fewer if they lie far apart; f must not keep key and must not
 // use tx. A key that is there throughout is given at least once; one that
 // comes or goes meanwhile may be or not. A cursor that Scan did not return
 // walks from somewhere or ends.
 func (tx *Tx) Scan(cursor uint64, count int, f func(key []byte, kind limit.Kind)) (next uint64) {
 	tx.End()
+	left := max(count, 1)
 	visit := func(key []byte, v *limit.Value) {
 		if v.Expiry() > tx.now {
 			f(key, v.Kind)
+			left--
 		}
 	}
+	// Places looked at, so that a walk past empty ones ends as well.
+	places := max(scanPlaces, 4*left)
 	i, at := cursor>>cursorBits, cursor&(1<<cursorBits-1)
 	for ; i < uint64(len(tx.ks.shards)); i, at = i+1, 0 {
 		for done := false; !done; {
-			if count <= 0 {
+			if left <= 0 || places <= 0 {
 				return i<<cursorBits | at
 			}
-			steps := min(count, scanStep)
-			sh := &tx.ks.shards[i]
-			sh.mu.Lock()
-			t := sh.tables[tx.db]
-			if t == nil {
-				done = true
-			} else {
-				at, done = t.Scan(at, steps, visit)
-				count -= steps
-			}
-			sh.mu.Unlock()
+			steps := min(left, scanStep)
+			places -= steps
+			at, done = tx.scanShard(int(i), at, steps, visit)
 		}
 	}
 	return 0
+}
+
+// scanShard looks at a few places of one shard's table.
+func (tx *Tx) scanShard(i int, at uint64, steps int, visit func([]byte, *limit.Value)) (next uint64, done bool) {
+	sh := &tx.ks.shards[i]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if t := sh.tables[tx.db]; t != nil {
+		return t.Scan(at, steps, visit)
+	}
+	return 0, true
 }

@@ -40,6 +40,8 @@ type backing interface {
 	putLog(tx *Tx, key []byte, p limit.Params, c limit.LogChange) error
 	// remove forgets the key; it reports nothing as the caller knows.
 	remove(tx *Tx, key []byte)
+	// count counts a decision, of the key of the last find.
+	count(allowed bool)
 	// release lets go of locks.
 	release()
 }
@@ -118,10 +120,7 @@ func (d *direct) table(tx *Tx) *table.Table {
 }
 
 func (d *direct) put(tx *Tx, key []byte) error {
-	if d.table(tx).Put(d.hash, key, d.ref, &tx.v) != nil {
-		return ErrOOM
-	}
-	return nil
+	return refusal(d.table(tx).Put(d.hash, key, d.ref, &tx.v))
 }
 
 func (d *direct) putLog(tx *Tx, key []byte, p limit.Params, c limit.LogChange) error {
@@ -129,16 +128,32 @@ func (d *direct) putLog(tx *Tx, key []byte, p limit.Params, c limit.LogChange) e
 		// What is stored has run out: the change is to an empty log.
 		d.remove(tx, key)
 	}
-	if d.table(tx).PutLog(d.hash, key, d.ref, p, c) != nil {
-		return ErrOOM
+	return refusal(d.table(tx).PutLog(d.hash, key, d.ref, p, c))
+}
+
+// refusal is the error for a table's.
+func refusal(err error) error {
+	switch err {
+	case nil:
+		return nil
+	case table.ErrKey:
+		return ErrKey
 	}
-	return nil
+	return ErrOOM
 }
 
 func (d *direct) remove(tx *Tx, _ []byte) {
 	if d.ref != table.NoRef {
 		d.sh.tables[tx.db].Delete(d.hash, d.ref, true)
 		d.ref = table.NoRef
+	}
+}
+
+func (d *direct) count(allowed bool) {
+	if allowed {
+		d.sh.allowed++
+	} else {
+		d.sh.refused++
 	}
 }
 

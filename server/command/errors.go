@@ -50,7 +50,51 @@ func ErrUnknown(args [][]byte) string {
 	for i := 1; i < len(args) && i <= maxShownArgs; i++ {
 		b.WriteString(resp.Quote(args[i]) + " ")
 	}
-	return b.String()
+	return b.String() + unknownHints[strings.ToLower(string(args[0]))]
+}
+
+// unknownHints say what to do instead of what Redis has and this server does
+// not.
+var unknownHints = func() map[string]string {
+	hints := map[string]string{}
+	for hint, names := range map[string]string{
+		"(SCAN walks the keys)":                                                           "keys randomkey",
+		"(limiters run out by themselves; TTL tells when)":                                "expire pexpire expireat pexpireat persist",
+		"(THROTTLE and WINDOW decide in one command; see COMMAND LIST for what there is)": "get set setex incr incrby decr eval evalsha script fcall zadd hset",
+		"(SIGTERM stops the server and loses nothing)":                                    "shutdown",
+		"(INFO tells what the server does)":                                               "monitor slowlog latency memory object",
+		"(there is one user, default; --requirepass-file sets the password)":              "acl",
+	} {
+		for _, name := range strings.Fields(names) {
+			hints[name] = hint
+		}
+	}
+	return hints
+}()
+
+// Errors of transactions, which there are none of. What stands between MULTI
+// and EXEC is not run: a caller who sees an error must not have been charged.
+const (
+	ErrMulti      = "ERR MULTI is not supported: each command is atomic by itself. Send a pipeline without a transaction"
+	ErrAfterMulti = "ERR not run, because it stands after MULTI, which is not supported"
+	ErrExec       = "EXECABORT transaction discarded: MULTI is not supported, nothing of it was run"
+)
+
+// Transaction is the error for a command called name if it begins or ends a
+// transaction, or stands inside of one, and whether what follows is inside;
+// "" if the command is to be run.
+func Transaction(name []byte, inside bool) (after bool, line string) {
+	switch {
+	case len(name) == 5 && foldEqual(name, "MULTI"):
+		return true, ErrMulti
+	case !inside, foldEqual(name, "QUIT"):
+		return inside, ""
+	case foldEqual(name, "RESET"):
+		return false, ""
+	case foldEqual(name, "EXEC"), foldEqual(name, "DISCARD"):
+		return false, ErrExec
+	}
+	return true, ErrAfterMulti
 }
 
 // ErrUnknownSub is the error for a subcommand that the container does not have.

@@ -63,3 +63,22 @@ func TestErrorsNeverBreakTheLine(t *testing.T) {
 		}
 	}
 }
+
+// TestHabitsOfRedisGetAHint fails when someone who types what Redis has is
+// told only that it is unknown.
+func TestHabitsOfRedisGetAHint(t *testing.T) {
+	for name, want := range map[string]string{
+		"KEYS": "SCAN", "expire": "TTL", "Shutdown": "SIGTERM", "EVAL": "THROTTLE", "INCR": "THROTTLE", "MONITOR": "INFO", "ACL": "--requirepass-file",
+	} {
+		got := ErrUnknown([][]byte{[]byte(name), []byte("x")})
+		if !strings.HasPrefix(got, "ERR unknown command '"+name+"', with args beginning with: 'x' (") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want a hint at %s", name, got, want)
+		}
+		if cmd, _ := Find([][]byte{[]byte(name), []byte("x")}); cmd != nil {
+			t.Errorf("%s exists", name)
+		}
+	}
+	if got := ErrUnknown([][]byte{[]byte("NOPE")}); got != "ERR unknown command 'NOPE', with args beginning with: " {
+		t.Errorf("NOPE: %q", got)
+	}
+}

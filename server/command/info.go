@@ -141,8 +141,8 @@ const (
 )
 
 // infoMemory tells two kinds of figures apart: used_memory is what maxmemory
-// bounds, the tables of keys; used_memory_rss is about what the process has
-// from the system, read from the runtime without stopping it.
+// bounds, the tables of keys; used_memory_rss is what the process has from the
+// system, or where that is not known about what the runtime has.
 func infoMemory(w *infoWriter, s *Server) {
 	stats := w.keyspace(s)
 	samples := []metrics.Sample{{Name: metricTotal}, {Name: metricReleased}, {Name: metricObjects}}
@@ -155,7 +155,14 @@ func infoMemory(w *infoWriter, s *Server) {
 	}
 	w.line("used_memory", stats.Memory)
 	w.line("used_memory_human", humanBytes(stats.Memory))
-	w.line("used_memory_rss", bytes(0)-bytes(1))
+	rss := residentBytes()
+	if rss == 0 {
+		rss = int64(bytes(0) - bytes(1))
+	}
+	w.line("used_memory_rss", rss)
+	if stats.Memory > 0 {
+		w.line("mem_fragmentation_ratio", fmt.Sprintf("%.2f", float64(rss)/float64(stats.Memory)))
+	}
 	w.line("used_memory_heap", bytes(2))
 	w.line("maxmemory", stats.MaxMemory)
 	w.line("maxmemory_human", humanBytes(stats.MaxMemory))
@@ -228,6 +235,8 @@ func infoStats(w *infoWriter, s *Server) {
 	w.line("total_net_output_bytes", t.BytesOut)
 	w.line("rejected_connections", t.Rejected)
 	w.line("evicted_keys", 0)
+	w.line("decisions_allowed", w.keyspace(s).Allowed)
+	w.line("decisions_refused", w.keyspace(s).Refused)
 	w.line("pubsub_channels", 0)
 	w.line("pubsub_patterns", 0)
 	w.line("acl_access_denied_auth", s.Counters.AuthFailures.Load())

@@ -42,6 +42,7 @@ type Session struct {
 
 	maxOutput int // bytes, 0: no bound
 
+	multi   bool // MULTI was sent, and neither EXEC nor DISCARD since
 	dropped bool // close after the replies so far; nothing more is taken
 }
 
@@ -114,7 +115,11 @@ func (s *Session) Command(args [][]byte) {
 		return
 	}
 	cmd, line := command.Find(args)
-	if cmd == nil && speaksHTTP(args[0]) {
+	inside, refusal := command.Transaction(args[0], s.multi)
+	s.multi = inside
+	if refusal != "" {
+		cmd, line = nil, refusal
+	} else if cmd == nil && speaksHTTP(args[0]) {
 		s.dropped = true
 		s.server.Counters.CrossClosed.Add(1)
 		return

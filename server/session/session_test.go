@@ -133,6 +133,43 @@ func TestWhatFollowsQuitIsNotRun(t *testing.T) {
 	}
 }
 
+// TestNothingOfATransactionIsRun fails when a caller who reads an error has
+// been charged.
+func TestNothingOfATransactionIsRun(t *testing.T) {
+	for _, end := range []string{"EXEC", "discard"} {
+		s, f, _ := newSession("")
+		reply, _ := send(s, "EXISTS a", "multi", "EXISTS b", "PING", "MULTI", "NOPE", end, "EXISTS c")
+		want := "+a db0 resp2\r\n-" + command.ErrMulti + "\r\n-" + command.ErrAfterMulti + "\r\n-" + command.ErrAfterMulti + "\r\n-" +
+			command.ErrMulti + "\r\n-" + command.ErrAfterMulti + "\r\n-" + command.ErrExec + "\r\n+c db0 resp2\r\n"
+		if reply != want {
+			t.Errorf("%s: reply %q, want %q", end, reply, want)
+		}
+		if got := fmt.Sprint(f.batches); got != "[1 1]" {
+			t.Errorf("%s: batches %s, want what stands outside", end, got)
+		}
+	}
+	// It may come in several pipelines; RESET ends it, QUIT too.
+	s, f, _ := newSession("")
+	send(s, "MULTI")
+	if reply, _ := send(s, "EXISTS a"); reply != "-"+command.ErrAfterMulti+"\r\n" {
+		t.Errorf("in a later pipeline: %q", reply)
+	}
+	if reply, _ := send(s, "RESET", "EXISTS b"); reply != "+RESET\r\n+b db0 resp2\r\n" {
+		t.Errorf("after RESET: %q", reply)
+	}
+	if reply, end := send(s, "MULTI", "QUIT"); reply != "-"+command.ErrMulti+"\r\n+OK\r\n" || !end {
+		t.Errorf("QUIT: %q, %v", reply, end)
+	}
+	if got := fmt.Sprint(f.batches); got != "[1]" {
+		t.Errorf("batches %s", got)
+	}
+	// EXEC alone is a command like any other that there is not.
+	other, _, _ := newSession("")
+	if reply, _ := send(other, "EXEC"); !strings.HasPrefix(reply, "-ERR unknown command 'EXEC'") {
+		t.Errorf("EXEC without MULTI: %q", reply)
+	}
+}
+
 func TestEmptyCommandIsNothing(t *testing.T) {
 	s, _, server := newSession("")
 	s.Command(nil)
