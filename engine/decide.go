@@ -11,14 +11,24 @@ import "github.com/stint-dev/stint/engine/limit"
 //
 // Errors: ErrWrongType, ErrOOM, ErrKey; with each of them, nothing was changed.
 func (tx *Tx) Throttle(key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
-	return tx.bucket(limit.KindBucket, key, l, cost, m)
+	return tx.bucketOrRelieve(limit.KindBucket, key, l, cost, m)
 }
 
 // Leak decides on a leaky bucket as a queue: Throttle's arithmetic, but the
 // WaitMs of an allowed request is how long to hold it back. Modes: Consume and
 // Peek.
 func (tx *Tx) Leak(key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
-	return tx.bucket(limit.KindLeak, key, l, cost, m)
+	return tx.bucketOrRelieve(limit.KindLeak, key, l, cost, m)
+}
+
+// bucketOrRelieve is bucket, and once more if memory was all that it lacked
+// and keys that are full gave some back.
+func (tx *Tx) bucketOrRelieve(kind limit.Kind, key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
+	r, err := tx.bucket(kind, key, l, cost, m)
+	if err == ErrOOM && tx.b.relieve(tx) {
+		r, err = tx.bucket(kind, key, l, cost, m)
+	}
+	return r, err
 }
 
 func (tx *Tx) bucket(kind limit.Kind, key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
@@ -67,6 +77,14 @@ func (tx *Tx) bucket(kind limit.Kind, key []byte, l limit.BucketLimit, cost int6
 // Errors: ErrWrongType, ErrOOM, ErrKey, ErrKind, limit.ErrLogFull; with each of
 // them, nothing was changed.
 func (tx *Tx) Window(kind limit.Kind, key []byte, l limit.WindowLimit, cost int64, m limit.Mode) (limit.Result, error) {
+	r, err := tx.window(kind, key, l, cost, m)
+	if err == ErrOOM && tx.b.relieve(tx) {
+		r, err = tx.window(kind, key, l, cost, m)
+	}
+	return r, err
+}
+
+func (tx *Tx) window(kind limit.Kind, key []byte, l limit.WindowLimit, cost int64, m limit.Mode) (limit.Result, error) {
 	tx.b.find(tx, key, true)
 	v := &tx.v
 	if v.Kind != kind && v.Kind != limit.None {

@@ -211,6 +211,29 @@ func (ks *Keyspace) Sweep(steps int) (more bool) {
 	return more
 }
 
+// relieve gives the memory of keys that are full at now back to the budget,
+// everywhere, a page at a time, and reports whether there was any. With
+// nothing to give back it costs a look at each table: far less than the
+// command that asked for it.
+func (ks *Keyspace) relieve(now int64) bool {
+	before := ks.budget.Used()
+	for i := range ks.shards {
+		sh := &ks.shards[i]
+		for db := range sh.tables {
+			for more := true; more; {
+				sh.mu.Lock()
+				t := sh.tables[db]
+				more = t != nil && t.SweepPage(now) > 0
+				if t != nil && !more {
+					t.DropSpares()
+				}
+				sh.mu.Unlock()
+			}
+		}
+	}
+	return ks.budget.Used() < before
+}
+
 // Changed is how many changes stand to be drained by the next Cut: about the
 // number of changed and deleted keys.
 func (ks *Keyspace) Changed() (n int64) {

@@ -81,6 +81,54 @@ func TestTheMemoryLimitRefusesButNeverEvicts(t *testing.T) {
 	}
 }
 
+// TestFullKeysMakeRoomWhereverTheyAre fails when OOM is the answer although
+// another database, or another shard, holds nothing but full buckets.
+func TestFullKeysMakeRoomWhereverTheyAre(t *testing.T) {
+	for _, shards := range []int{1, 64} {
+		ks := newKeyspace(t, Options{MaxMemory: 4 << 20, Shards: shards})
+		n := fillUp(t, ks, t0, bucket(10, 1, second))
+		for i := range 200 {
+			tx := ks.Begin(t0 + 3600*second)
+			tx.Select(uint8(1 + i%3))
+			var err error
+			key := []byte(fmt.Sprint("n", i))
+			switch i % 3 {
+			case 0:
+				_, err = tx.Throttle(key, still(10), 1, limit.Consume)
+			case 1:
+				_, err = tx.Leak(key, still(10), 1, limit.Consume)
+			case 2:
+				_, err = tx.Window(limit.KindLog, key, limit.WindowLimit{Limit: 5, Period: limit.MaxPeriod}, 1, limit.Consume)
+			}
+			tx.End()
+			if err != nil {
+				t.Fatalf("%d shards: key %d: %v, with %d full buckets elsewhere", shards, i, err, n)
+			}
+		}
+		if used := ks.Stats(t0).Memory; used > 4<<20 {
+			t.Errorf("%d shards: %d bytes in use", shards, used)
+		}
+	}
+}
+
+// TestWhatIsRefusedLeavesNothingBehind fails when a refused key costs memory.
+func TestWhatIsRefusedLeavesNothingBehind(t *testing.T) {
+	ks := newKeyspace(t, Options{MaxMemory: 1 << 20, Shards: 64})
+	fillUp(t, ks, t0, still(10))
+	tx := ks.Begin(t0)
+	before := ks.Stats(t0).Memory
+	for i := range 1000 {
+		tx.Select(uint8(1 + i%15))
+		if _, err := tx.Throttle([]byte(fmt.Sprint(i)), still(10), 1, limit.Consume); err != ErrOOM {
+			t.Fatalf("%v, want ErrOOM", err)
+		}
+	}
+	tx.End()
+	if used := ks.Stats(t0).Memory; used > before {
+		t.Errorf("refused keys took %d bytes", used-before)
+	}
+}
+
 // TestALogAtTheMemoryLimitKeepsItsEntries fails when an entry that does not
 // fit is counted, or costs another one its place.
 func TestALogAtTheMemoryLimitKeepsItsEntries(t *testing.T) {

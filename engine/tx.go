@@ -38,6 +38,10 @@ type backing interface {
 	// putLog applies a change to the sliding log, made if there is none, and
 	// stores its limit. ErrOOM leaves all as it was.
 	putLog(tx *Tx, key []byte, p limit.Params, c limit.LogChange) error
+	// relieve frees memory after ErrOOM, wherever it is held by keys that are
+	// full. It lets go of locks: the decision has to be made again, and is
+	// worth it if it returns true.
+	relieve(tx *Tx) bool
 	// remove forgets the key; it reports nothing as the caller knows.
 	remove(tx *Tx, key []byte)
 	// count counts a decision, of the key of the last find.
@@ -107,20 +111,26 @@ func (d *direct) find(tx *Tx, key []byte, decide bool) {
 	}
 }
 
-// table is the table of the transaction's database in the locked shard, made
-// when first written to.
-func (d *direct) table(tx *Tx) *table.Table {
+// write runs f on the table of the transaction's database in the locked shard,
+// which is made when it is first written to.
+func (d *direct) write(tx *Tx, f func(*table.Table) error) error {
 	t := d.sh.tables[tx.db]
-	if t == nil {
-		t = d.ks.newTable()
-		d.sh.tables[tx.db] = t
+	if t != nil {
+		t.SetNow(tx.now) // what is full by now may make room
+		return refusal(f(t))
 	}
-	t.SetNow(tx.now) // what is full by now may make room
-	return t
+	t = d.ks.newTable()
+	err := f(t)
+	if err != nil {
+		t.Close() // nothing is left of what is refused
+		return refusal(err)
+	}
+	d.sh.tables[tx.db] = t
+	return nil
 }
 
 func (d *direct) put(tx *Tx, key []byte) error {
-	return refusal(d.table(tx).Put(d.hash, key, d.ref, &tx.v))
+	return d.write(tx, func(t *table.Table) error { return t.Put(d.hash, key, d.ref, &tx.v) })
 }
 
 func (d *direct) putLog(tx *Tx, key []byte, p limit.Params, c limit.LogChange) error {
@@ -128,7 +138,7 @@ func (d *direct) putLog(tx *Tx, key []byte, p limit.Params, c limit.LogChange) e
 		// What is stored has run out: the change is to an empty log.
 		d.remove(tx, key)
 	}
-	return refusal(d.table(tx).PutLog(d.hash, key, d.ref, p, c))
+	return d.write(tx, func(t *table.Table) error { return t.PutLog(d.hash, key, d.ref, p, c) })
 }
 
 // refusal is the error for a table's.
@@ -147,6 +157,11 @@ func (d *direct) remove(tx *Tx, _ []byte) {
 		d.sh.tables[tx.db].Delete(d.hash, d.ref, true)
 		d.ref = table.NoRef
 	}
+}
+
+func (d *direct) relieve(tx *Tx) bool {
+	d.release()
+	return d.ks.relieve(tx.now)
 }
 
 func (d *direct) count(allowed bool) {

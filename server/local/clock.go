@@ -78,5 +78,16 @@ func (c *Clock) Ahead() time.Duration {
 // be called again to move it, backwards too.
 func (c *Clock) Freeze(ns int64) { c.frozen.Store(ns) }
 
-// Run lets the clock run again.
-func (c *Clock) Run() { c.frozen.Store(running) }
+// Run lets a frozen clock run again, from the wall clock's time or from latest
+// if that is later: so time goes on even if it was frozen in the future.
+func (c *Clock) Run(latest int64) {
+	t := c.read()
+	c.advance(t.Sub(c.start), latest)
+	c.frozen.Store(running)
+}
+
+// Reset makes the running clock the wall clock again, however far ahead it is.
+func (c *Clock) Reset() {
+	t := c.read()
+	c.offset.Store(t.UnixNano() - int64(t.Sub(c.start)))
+}

@@ -90,9 +90,26 @@ func TestFreezeMovesTheClockAndRunLetsItGo(t *testing.T) {
 			t.Errorf("frozen at %d it is %d, %v ahead", ns, got, c.Ahead())
 		}
 	}
-	c.Run()
+	c.Run(0)
 	if got := c.Now(); got != h.base.UnixNano() {
 		t.Errorf("running again it is %d, want %d", got, h.base.UnixNano())
+	}
+}
+
+// TestAClockFrozenInTheFutureGoesOnFromThere fails when time stands still after
+// a frozen clock was let go, and when a reset does not bring it back.
+func TestAClockFrozenInTheFutureGoesOnFromThere(t *testing.T) {
+	h, c := newHand(0)
+	future := h.base.Add(time.Hour).UnixNano()
+	c.Freeze(future)
+	c.Run(future)
+	h.elapsed = time.Second
+	if got, want := h.at(c), future+int64(time.Second); got != want {
+		t.Errorf("a second later it is %d, want %d", got, want)
+	}
+	c.Reset()
+	if got, want := c.Now(), h.base.UnixNano(); got != want {
+		t.Errorf("after the reset it is %d, want %d", got, want)
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 )
 
 // Store is a store.Store on one keyspace. Any number of goroutines may run
-// batches on it; each command is atomic, a batch is not.
+// batches on it; a command on one key is atomic,
+// one on several (DEL, UNLINK, EXISTS) takes them one after the other, and a
+// batch is not atomic.
 type Store struct {
 	ks    *engine.Keyspace
 	clock *Clock
@@ -54,7 +56,10 @@ func (s *Store) Run(b *store.Batch) bool {
 func (s *Store) FreezeClock(ns int64) { s.clock.Freeze(ns) }
 
 // RunClock lets the clock of decisions run again.
-func (s *Store) RunClock() { s.clock.Run() }
+func (s *Store) RunClock() { s.clock.Run(s.ks.Latest()) }
 
 // Reset empties the keyspace and forgets the latest time seen.
-func (s *Store) Reset() { s.ks.Reset() }
+func (s *Store) Reset() {
+	s.ks.Reset()
+	s.clock.Reset()
+}

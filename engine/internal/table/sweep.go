@@ -30,6 +30,9 @@ func (t *Table) SweepPage(now int64) (freed int) {
 	return 0
 }
 
+// DropSpares gives back the emptied pages that are kept for the next records.
+func (t *Table) DropSpares() { t.slab.dropSpares() }
+
 // relieve frees memory at the budget's bound, and reports whether it is worth
 // trying again. The record keep stays.
 func (t *Table) relieve(keep Ref) bool {
