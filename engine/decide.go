@@ -120,7 +120,8 @@ func (tx *Tx) window(kind limit.Kind, key []byte, l limit.WindowLimit, cost int6
 	if cost == 0 || m == limit.Peek {
 		return r, nil
 	}
-	if v.W == was && !converted {
+	// A refused sliding window may have rolled on: that is not stored either.
+	if !converted && (v.W == was || r.Allowed == 0) {
 		tx.count(r)
 		return r, nil
 	}

@@ -88,7 +88,6 @@ type Keyspace struct {
 // slice when several are needed.
 type shard struct {
 	mu     sync.Mutex
-	latest int64 // latest time of a decision here: keeps time from stepping back on a key while two transactions race
 	tables [Databases]*table.Table
 
 	// Decisions, but for PEEK and cost 0, that allowed and refused: counted
@@ -179,9 +178,6 @@ func (ks *Keyspace) Reset() {
 	ks.lockAll()
 	defer ks.unlockAll()
 	ks.flush(0, Databases-1)
-	for i := range ks.shards {
-		ks.shards[i].latest = 0
-	}
 	ks.latest.Store(0)
 }
 
@@ -213,25 +209,32 @@ func (ks *Keyspace) Sweep(steps int) (more bool) {
 
 // relieve gives the memory of keys that are full at now back to the budget,
 // everywhere, a page at a time, and reports whether there was any. With
-// nothing to give back it costs a look at each table: far less than the
-// command that asked for it.
+// nothing to give back it costs a lock and a comparison for each shard.
 func (ks *Keyspace) relieve(now int64) bool {
 	before := ks.budget.Used()
 	for i := range ks.shards {
-		sh := &ks.shards[i]
-		for db := range sh.tables {
-			for more := true; more; {
-				sh.mu.Lock()
-				t := sh.tables[db]
-				more = t != nil && t.SweepPage(now) > 0
-				if t != nil && !more {
-					t.DropSpares()
-				}
-				sh.mu.Unlock()
-			}
+		for more := true; more; {
+			more = ks.shards[i].relieve(now)
 		}
 	}
 	return ks.budget.Used() < before
+}
+
+// relieve takes one page of each table, and reports whether any had something.
+func (sh *shard) relieve(now int64) (more bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for _, t := range sh.tables {
+		if t == nil {
+			continue
+		}
+		if t.SweepPage(now) > 0 {
+			more = true
+		} else {
+			t.DropSpares()
+		}
+	}
+	return more
 }
 
 // Changed is how many changes stand to be drained by the next Cut: about the

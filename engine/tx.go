@@ -67,8 +67,9 @@ func (ks *Keyspace) BeginInto(tx *Tx, now int64) {
 	tx.now = min(max(now, ks.latest.Load()), limit.MaxTime)
 }
 
-// Now is the transaction's time, unix ns. A decision may move it on, if
-// another one with a later time came before it at the same shard.
+// Now is the transaction's time, unix ns. Reading or deciding on a key moves it
+// on to the latest time seen, if another transaction has decided at a later one
+// meanwhile.
 func (tx *Tx) Now() int64 { return tx.now }
 
 // Select changes the database: 0 to Databases-1.
@@ -94,9 +95,10 @@ func (d *direct) find(tx *Tx, key []byte, decide bool) {
 		sh.mu.Lock()
 		d.sh = sh
 	}
-	tx.now = max(tx.now, sh.latest)
-	if decide && sh.latest != tx.now {
-		sh.latest = tx.now
+	// The latest time seen may have moved on since the transaction began. It
+	// must be looked at under the lock: Sweep forgets what is full by then.
+	tx.now = max(tx.now, d.ks.latest.Load())
+	if decide {
 		d.ks.Advance(tx.now)
 	}
 	t := sh.tables[tx.db]

@@ -77,13 +77,27 @@ func (c *Ctx) keys(args [][]byte) bool {
 	return true
 }
 
+// breatheEvery is how many keys one command works on under one lock, if they
+// are in one shard: a million times the same key must not hold up its
+// neighbours.
+const breatheEvery = 128
+
+// breathe lets go of the lock now and then. Commands on several keys take them
+// one after the other anyway.
+func (c *Ctx) breathe(i int) {
+	if i%breatheEvery == breatheEvery-1 {
+		c.Tx.End()
+	}
+}
+
 func del(c *Ctx) {
 	keys := c.Args[1:]
 	if !c.keys(keys) {
 		return
 	}
 	n := int64(0)
-	for _, key := range keys {
+	for i, key := range keys {
+		c.breathe(i)
 		if c.Tx.Delete(key) {
 			n++
 		}
@@ -97,7 +111,8 @@ func exists(c *Ctx) {
 		return
 	}
 	n := int64(0)
-	for _, key := range keys {
+	for i, key := range keys {
+		c.breathe(i)
 		if c.Tx.Kind(key) != limit.None {
 			n++
 		}
