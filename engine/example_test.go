@@ -54,7 +54,8 @@ func ExampleTx_Refund() {
 	// left 40
 }
 
-// A sliding window admits a number of requests for each period.
+// A sliding log admits a number of requests in any stretch of time as long as
+// the period.
 func ExampleTx_Window() {
 	ks, _ := engine.New(engine.Options{})
 	l := limit.WindowLimit{Limit: 3, Period: int64(time.Minute)}
