@@ -73,13 +73,15 @@ type Server struct {
 	protected atomic.Bool
 
 	maxClients  atomic.Int64
-	idleTimeout atomic.Int64 // s
+	idleTimeout atomic.Int64 // ns
 	base        atomic.Pointer[transport.Stats]
 
 	listeners []net.Listener
 	stop      chan struct{}
-	stopOnce  sync.Once
 	running   sync.WaitGroup // the upkeep goroutine
+
+	mu      sync.Mutex
+	stopped bool // Shutdown was called; stop is closed
 }
 
 // New makes a server that does not listen yet.
@@ -94,7 +96,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, stop: make(chan struct{})}
 	s.protected.Store(cfg.ProtectedMode)
 	s.maxClients.Store(int64(cfg.MaxClients))
-	s.idleTimeout.Store(int64(cfg.IdleTimeout / time.Second))
+	s.idleTimeout.Store(int64(cfg.IdleTimeout))
 	s.base.Store(&transport.Stats{})
 	s.clock = local.NewClock(cfg.Keyspace.Latest())
 	if cfg.DebugClock != nil {
@@ -220,7 +222,9 @@ func (s *Server) Addrs() []net.Addr {
 // Serve serves until Shutdown, and then returns nil. It returns earlier, with
 // an error, if a listener fails for good; Shutdown must be called then too.
 func (s *Server) Serve() error {
-	s.running.Go(s.upkeep)
+	if !s.begin() {
+		return nil
+	}
 	failed := make(chan error, len(s.listeners))
 	for _, l := range s.listeners {
 		go func() { failed <- s.transport.Serve(l) }()
@@ -239,7 +243,26 @@ func (s *Server) Serve() error {
 // of the server touches the keyspace any more, so that a last save is complete.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.transport.Shutdown(ctx)
-	s.stopOnce.Do(func() { close(s.stop) })
+	s.mu.Lock()
+	if !s.stopped {
+		s.stopped = true
+		close(s.stop)
+		// Those that Serve did not get to.
+		for _, l := range s.listeners {
+			_ = l.Close()
+		}
+	}
+	s.mu.Unlock()
 	s.running.Wait()
 	return err
+}
+
+// begin starts what runs beside the listeners, unless Shutdown came first.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.running.Go(s.upkeep)
+	}
+	return !s.stopped
 }

@@ -142,6 +142,31 @@ func TestListenOpensAllOrNone(t *testing.T) {
 	}
 }
 
+// TestShutdownBeforeServeClosesTheListeners fails when a signal between the
+// two leaves a port open, or Serve serves after the stop.
+func TestShutdownBeforeServeClosesTheListeners(t *testing.T) {
+	ks, _ := engine.New(engine.Options{})
+	s, err := New(Config{Keyspace: ks, Log: slog.New(slog.DiscardHandler), Addrs: []string{"127.0.0.1:0"}, MaxClients: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if c, err := net.Dial("tcp", s.Addrs()[0].String()); err == nil {
+		c.Close()
+		t.Error("the listener is still open")
+	}
+	if err := s.Serve(); err != nil {
+		t.Errorf("Serve after Shutdown: %v", err)
+	}
+}
+
 // remote is a connection that comes from elsewhere.
 type remote struct {
 	net.Conn
@@ -194,10 +219,24 @@ func TestSettingsThatChangeTakeEffect(t *testing.T) {
 	}
 	for _, p := range []struct{ name, set, want string }{
 		{"maxmemory", "100mb", "104857600"},
-		{"maxmemory", "5k", "5000"},
+		{"maxmemory", "100MB", "104857600"},
+		{"maxmemory", "100MiB", "104857600"},
+		{"maxmemory", "1.5GiB", "1610612736"},
+		{"maxmemory", "1gib", "1073741824"},
+		{"maxmemory", "2GB", "2147483648"},
+		{"maxmemory", "1024kb", "1048576"},
+		{"maxmemory", "5000k", "5000000"},
+		{"maxmemory", "2g", "2000000000"},
+		{"maxmemory", "1048576", "1048576"},
 		{"maxmemory", "0", "0"},
 		{"maxclients", "7", "7"},
 		{"timeout", "90", "90"},
+		{"timeout", "30s", "30"},
+		{"timeout", "5m", "300"},
+		{"timeout", "1500ms", "1.5s"},
+		{"timeout", "1.5s", "1.5s"},
+		{"timeout", "2147483647", "2147483647"},
+		{"timeout", "0", "0"},
 		{"loglevel", "debug", "debug"},
 		{"loglevel", "warning", "warn"},
 		{"protected-mode", "no", "no"},
@@ -213,6 +252,7 @@ func TestSettingsThatChangeTakeEffect(t *testing.T) {
 	}
 	for _, p := range []string{
 		"maxmemory x", "maxmemory -1", "maxmemory 99999999999999gb", "maxclients 0", "maxclients 1x", "timeout -1",
+		"maxmemory 1", "maxmemory 1048575", "maxmemory 1.5", "maxmemory 5k", "maxclients 1048577", "timeout 2147483648", "timeout 30x", "timeout -1s",
 		"loglevel loud", "protected-mode maybe", "port 1", "dir /tmp", "durability none", "databases 1", "nonsense 1",
 	} {
 		if got := c.do(1, "CONFIG SET "+p); !strings.HasPrefix(got, "-ERR ") {
@@ -225,6 +265,50 @@ func TestSettingsThatChangeTakeEffect(t *testing.T) {
 	if strings.Contains(log.String(), "secret") {
 		t.Error("the password is in the log")
 	}
+}
+
+// TestAFixedSettingNamesItsFlag fails when a refused CONFIG SET does not say
+// how the setting is changed.
+func TestAFixedSettingNamesItsFlag(t *testing.T) {
+	c := dial(t, start(t, nil).Addrs()[0])
+	for _, s := range Settings() {
+		if s.Changeable {
+			continue
+		}
+		want := "-ERR CONFIG SET failed (possibly related to argument '" + s.Name + "') - can't set immutable config"
+		if s.Flag != "" {
+			want += ": restart stint with --" + s.Flag
+		}
+		c.expect("CONFIG SET "+s.Name+" 1", want)
+	}
+}
+
+// TestSettingsAreThoseOfConfig fails when documents are made from other
+// settings than CONFIG shows.
+func TestSettingsAreThoseOfConfig(t *testing.T) {
+	c := dial(t, start(t, nil).Addrs()[0])
+	all := Settings()
+	changeable := 0
+	for _, s := range all {
+		if s.Changeable {
+			changeable++
+		}
+		if got := c.do(1, "CONFIG GET "+s.Name); got != "*2" {
+			t.Errorf("CONFIG GET %s replied %q", s.Name, got)
+		}
+		for range 4 {
+			c.line()
+		}
+	}
+	if got := c.do(1, "CONFIG GET *"); got != fmt.Sprintf("*%d", 2*len(all)) || changeable != 6 {
+		t.Errorf("CONFIG GET * replied %s, there are %d settings, %d of them changeable", got, len(all), changeable)
+	}
+}
+
+// TestAnIdleTimeoutBelowASecondIsShown fails when it reads as none.
+func TestAnIdleTimeoutBelowASecondIsShown(t *testing.T) {
+	c := dial(t, start(t, func(c *Config) { c.IdleTimeout = 9500 * time.Millisecond }).Addrs()[0])
+	c.expect("CONFIG GET timeout", "*2", "$7", "timeout", "$4", "9.5s")
 }
 
 // TestResetstatBeginsCountingAnew fails when INFO goes on from before.

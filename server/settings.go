@@ -12,55 +12,60 @@ import (
 	"github.com/stint-dev/stint/server/command"
 )
 
-// settings fills what CONFIG GET and CONFIG SET know: the names are Redis's
-// where Redis has the setting, and the flags' own otherwise.
-func (s *Server) settings() {
-	c := &s.info.Config
-	for name, value := range map[string]string{
-		// What tools ask a Redis about.
-		"save":             "",
-		"appendonly":       "no",
-		"databases":        strconv.Itoa(engine.Databases),
-		"maxmemory-policy": "noeviction",
-		// Settings of this server that cannot change while it runs.
-		"bind":                 strings.Join(s.cfg.Addrs, " "),
-		"dir":                  s.cfg.Dir,
-		"dbfilename":           s.cfg.File,
-		"durability":           s.cfg.Durability,
-		"interval":             s.cfg.Interval.String(),
-		"proto-max-bulk-len":   strconv.Itoa(s.cfg.MaxArgument),
-		"max-argument":         strconv.Itoa(s.cfg.MaxArgument),
-		"max-output":           strconv.Itoa(s.cfg.MaxOutput),
-		"log-format":           s.cfg.LogFormat,
-		"enable-debug-command": yesNo(s.cfg.Debug),
-		"tcp-keepalive":        "60",
-		"cluster-enabled":      "no",
-	} {
-		c.AddFixed(name, value)
+// Bounds of settings, for CONFIG SET and for whoever makes a Config.
+const (
+	// MinMaxMemory is the least limit of memory, in bytes, besides 0 for none:
+	// below it, what an empty keyspace holds is a large part of the limit.
+	MinMaxMemory = 1 << 20
+	// MaxMaxClients is the most connections that can be allowed at a time.
+	MaxMaxClients = 1 << 20
+	// maxIdleTimeout is what Redis allows, 2^31-1 seconds.
+	maxIdleTimeout = (1<<31 - 1) * time.Second
+)
+
+// Setting describes one setting of CONFIG, for documents.
+type Setting struct {
+	Name       string // as CONFIG knows it
+	Flag       string // that gives it at the start, without dashes; "": it is fixed
+	Changeable bool   // by CONFIG SET, until the server ends
+}
+
+// Settings lists what CONFIG knows, in the order of their declaration.
+func Settings() []Setting {
+	var all []Setting
+	// The functions of the parameters are not called: there is no server.
+	for _, p := range (*Server)(nil).params() {
+		all = append(all, Setting{p.Name, p.Flag, p.Set != nil})
 	}
-	c.Add(
-		command.Param{
-			Name: "port",
-			Get:  func() string { return strconv.Itoa(s.info.Port) },
-		},
-		command.Param{
-			Name: "maxmemory",
-			Get:  func() string { return strconv.FormatInt(s.cfg.Keyspace.MaxMemory(), 10) },
+	return all
+}
+
+// settings fills what CONFIG GET and CONFIG SET know.
+func (s *Server) settings() {
+	s.info.Config.Add(s.params()...)
+}
+
+// params are the settings by Redis's names where Redis has them, and by the
+// flags' own otherwise. This is the only list of them.
+func (s *Server) params() []command.Param {
+	// fixed is a setting that is what it is for as long as the server runs.
+	fixed := func(name, flag string, get func() string) command.Param {
+		return command.Param{Name: name, Flag: flag, Get: get}
+	}
+	// always is a setting that tools ask a Redis about.
+	always := func(name, value string) command.Param {
+		return fixed(name, "", func() string { return value })
+	}
+	return []command.Param{
+		fixed("bind", "addr", func() string { return strings.Join(s.cfg.Addrs, " ") }),
+		fixed("port", "addr", func() string { return strconv.Itoa(s.info.Port) }),
+		{
+			Name: "maxclients", Flag: "max-clients",
+			Get: func() string { return strconv.FormatInt(s.maxClients.Load(), 10) },
 			Set: func(v string) (func(), error) {
-				n, err := parseBytes(v)
-				if err != nil {
-					return nil, err
-				}
-				return func() { s.cfg.Keyspace.SetMaxMemory(n) }, nil
-			},
-		},
-		command.Param{
-			Name: "maxclients",
-			Get:  func() string { return strconv.FormatInt(s.maxClients.Load(), 10) },
-			Set: func(v string) (func(), error) {
-				n, err := parseBetween(v, 1, 1<<20)
-				if err != nil {
-					return nil, err
+				n, err := strconv.ParseInt(v, 10, 64)
+				if err != nil || n < 1 || n > MaxMaxClients {
+					return nil, fmt.Errorf("argument must be between 1 and %d inclusive", MaxMaxClients)
 				}
 				return func() {
 					s.maxClients.Store(n)
@@ -68,35 +73,27 @@ func (s *Server) settings() {
 				}, nil
 			},
 		},
-		command.Param{
-			Name: "timeout",
-			Get:  func() string { return strconv.FormatInt(s.idleTimeout.Load(), 10) },
+		{
+			Name: "timeout", Flag: "idle-timeout",
+			Get: func() string { return formatSeconds(time.Duration(s.idleTimeout.Load())) },
 			Set: func(v string) (func(), error) {
-				n, err := parseBetween(v, 0, 1<<31-1)
-				if err != nil {
-					return nil, err
+				d, err := ParseDuration(v)
+				if err != nil || d > maxIdleTimeout {
+					return nil, fmt.Errorf("argument must be between 0 and %d seconds, or have a unit, such as 250ms, 30s or 5m", maxIdleTimeout/time.Second)
 				}
 				return func() {
-					s.idleTimeout.Store(n)
-					s.transport.SetIdleTimeout(time.Duration(n) * time.Second)
+					s.idleTimeout.Store(int64(d))
+					s.transport.SetIdleTimeout(d)
 				}, nil
 			},
 		},
-		command.Param{
-			Name: "protected-mode",
-			Get:  func() string { return yesNo(s.protected.Load()) },
-			Set: func(v string) (func(), error) {
-				on := strings.EqualFold(v, "yes")
-				if !on && !strings.EqualFold(v, "no") {
-					return nil, errors.New("argument must be 'yes' or 'no'")
-				}
-				return func() { s.protected.Store(on) }, nil
-			},
-		},
-		command.Param{
+		fixed("max-argument", "max-argument", func() string { return strconv.Itoa(s.cfg.MaxArgument) }),
+		fixed("proto-max-bulk-len", "max-argument", func() string { return strconv.Itoa(s.cfg.MaxArgument) }),
+		fixed("max-output", "max-output", func() string { return strconv.Itoa(s.cfg.MaxOutput) }),
+		{
 			// Whoever may read it knows it; but what shows settings, a
 			// dashboard or a log, must not show this one.
-			Name: "requirepass",
+			Name: "requirepass", Flag: "requirepass",
 			Get: func() string {
 				if s.info.Password.Required() {
 					return "********"
@@ -107,12 +104,46 @@ func (s *Server) settings() {
 				return func() { s.info.Password.Set([]byte(v)) }, nil
 			},
 		},
-		command.Param{
-			Name: "loglevel",
-			Get:  s.logLevel,
-			Set:  s.setLogLevel,
+		{
+			Name: "protected-mode", Flag: "protected-mode",
+			Get: func() string { return yesNo(s.protected.Load()) },
+			Set: func(v string) (func(), error) {
+				on := strings.EqualFold(v, "yes")
+				if !on && !strings.EqualFold(v, "no") {
+					return nil, errors.New("argument must be 'yes' or 'no'")
+				}
+				return func() { s.protected.Store(on) }, nil
+			},
 		},
-	)
+		fixed("dir", "dir", func() string { return s.cfg.Dir }),
+		fixed("durability", "durability", func() string { return s.cfg.Durability }),
+		fixed("interval", "interval", func() string { return s.cfg.Interval.String() }),
+		{
+			Name: "maxmemory", Flag: "max-memory",
+			Get: func() string { return strconv.FormatInt(s.cfg.Keyspace.MaxMemory(), 10) },
+			Set: func(v string) (func(), error) {
+				n, err := parseSize(v, redisUnits)
+				if err != nil || n != 0 && n < MinMaxMemory {
+					return nil, errors.New("argument must be a memory value of at least 1MiB, such as 512MiB, 512mb or 2GiB, or 0 for no limit")
+				}
+				return func() { s.cfg.Keyspace.SetMaxMemory(n) }, nil
+			},
+		},
+		fixed("log-format", "log-format", func() string { return s.cfg.LogFormat }),
+		{
+			Name: "loglevel", Flag: "log-level",
+			Get: s.logLevel,
+			Set: s.setLogLevel,
+		},
+		fixed("enable-debug-command", "enable-debug-command", func() string { return yesNo(s.cfg.Debug) }),
+		fixed("dbfilename", "", func() string { return s.cfg.File }),
+		always("databases", strconv.Itoa(engine.Databases)),
+		always("save", ""),
+		always("appendonly", "no"),
+		always("maxmemory-policy", "noeviction"),
+		always("tcp-keepalive", "60"),
+		always("cluster-enabled", "no"),
+	}
 }
 
 // logLevels are the levels by the names of the --log-level flag; notice and
@@ -145,36 +176,4 @@ func yesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
-}
-
-func parseBetween(v string, low, high int64) (int64, error) {
-	n, err := strconv.ParseInt(v, 10, 64)
-	if err != nil || n < low || n > high {
-		return 0, fmt.Errorf("argument must be between %d and %d inclusive", low, high)
-	}
-	return n, nil
-}
-
-// byteUnits are the units of Redis's configuration.
-var byteUnits = []struct {
-	name   string
-	factor int64
-}{
-	{"kb", 1 << 10}, {"mb", 1 << 20}, {"gb", 1 << 30}, {"k", 1000}, {"m", 1000_000}, {"g", 1000_000_000}, {"b", 1},
-}
-
-// parseBytes reads a size as Redis does: 100mb, 1gb, 512.
-func parseBytes(v string) (int64, error) {
-	digits, factor := strings.ToLower(v), int64(1)
-	for _, u := range byteUnits {
-		if cut, ok := strings.CutSuffix(digits, u.name); ok {
-			digits, factor = cut, u.factor
-			break
-		}
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 0 || n > (1<<62)/factor {
-		return 0, errors.New("argument must be a memory value, such as 512mb or 0")
-	}
-	return n * factor, nil
 }

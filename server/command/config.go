@@ -10,6 +10,7 @@ import (
 // Param is one setting as CONFIG shows it.
 type Param struct {
 	Name string        // lower case, as Redis calls it where Redis has it
+	Flag string        // of the command line that gives it, without dashes; "" if none does
 	Get  func() string // the value now
 
 	// Set checks a new value and returns what puts it into force, or an error
@@ -117,7 +118,7 @@ func configSet(c *ConnCtx) {
 			failed(p.Name, "duplicate parameter")
 			return
 		case p.Set == nil:
-			failed(p.Name, "can't set immutable config")
+			failed(p.Name, immutable(p))
 			return
 		}
 		seen[p.Name] = true
@@ -132,6 +133,16 @@ func configSet(c *ConnCtx) {
 		f()
 	}
 	c.W.OK()
+}
+
+// immutable says in Redis's words that a setting cannot be changed while the
+// server runs, and in ours what can be done.
+func immutable(p Param) string {
+	text := "can't set immutable config"
+	if p.Flag != "" {
+		text += ": restart stint with --" + p.Flag
+	}
+	return text
 }
 
 func resetStat(c *ConnCtx) {
