@@ -26,7 +26,12 @@ type BackupInfo struct {
 //
 // Errors wrap ErrLocked, ErrForeign, ErrDamaged, ErrFormat or fs.ErrExist, or
 // are the system's.
-func Backup(source, dest string) (info BackupInfo, err error) {
+func Backup(source, dest string) (BackupInfo, error) {
+	info, err := backup(source, dest)
+	return info, forTool(err)
+}
+
+func backup(source, dest string) (info BackupInfo, err error) {
 	path, err := stateFile(source)
 	if err != nil {
 		return info, err
@@ -99,11 +104,23 @@ func place(tmp, dest string) error {
 // stateFile is the state file meant by a path: itself, or the one in a folder.
 func stateFile(path string) (string, error) {
 	info, err := os.Stat(path)
-	if err != nil {
-		return "", fmt.Errorf("find the state: %w", err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", missing{"there is no file or folder " + path}
+	case err != nil:
+		return "", fmt.Errorf("look for the state: %w", err)
+	case !info.IsDir():
+		return path, nil
 	}
-	if info.IsDir() {
-		path = filepath.Join(path, FileName)
+	file := filepath.Join(path, FileName)
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		return "", missing{fmt.Sprintf("the folder %s holds no %s: no server has kept its state there", path, FileName)}
 	}
-	return path, nil
+	return file, nil
 }
+
+// missing is an fs.ErrNotExist in a sentence.
+type missing struct{ sentence string }
+
+func (e missing) Error() string { return e.sentence }
+func (e missing) Unwrap() error { return fs.ErrNotExist }

@@ -26,15 +26,38 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrDamaged, fmt.Errorf(format, args...))
 }
 
-// fileError is a refusal of a file or folder.
+// fileError is a refusal of a file or folder: what is so, and what to do.
 type fileError struct {
-	sentence string
-	kind     error // a sentinel
-	cause    error
+	fact   string
+	advice string // to who starts a server
+	tool   string // to who looks at a file with Backup or Inspect; "": the same
+	kind   error  // a sentinel
+	cause  error
 }
 
-func (e *fileError) Error() string   { return e.sentence }
+func (e *fileError) Error() string   { return e.fact + ": " + e.advice }
 func (e *fileError) Unwrap() []error { return []error{e.kind, e.cause} }
+
+// forTool gives an error of Backup or Inspect the advice for its caller, who
+// has no server to start and cannot choose another folder.
+func forTool(err error) error {
+	if e, ok := err.(*fileError); ok && e.tool != "" {
+		other := *e
+		other.advice = e.tool
+		return &other
+	}
+	return err
+}
+
+// locked is the refusal of a folder that who uses: a sentence's subject.
+func locked(dir, who string, err error) error {
+	return &fileError{
+		fact:   fmt.Sprintf("the state folder %s is in use by %s", dir, who),
+		advice: "stop that one, or choose another folder with --dir",
+		tool:   "the state of a running server is changing; stop it first",
+		kind:   ErrLocked, cause: err,
+	}
+}
 
 // refuse words an error of reading path as a sentence with advice.
 func refuse(path string, err error) error {
@@ -43,11 +66,25 @@ func refuse(path string, err error) error {
 	case err == nil || errors.As(err, &done):
 		return err
 	case errors.Is(err, ErrFormat):
-		return &fileError{fmt.Sprintf("the state file %s %s; use that version, or move the file away to begin with no state", path, reason(err)), ErrFormat, err}
+		return &fileError{
+			fact:   fmt.Sprintf("the state file %s %s", path, reason(err)),
+			advice: "use that version, or move the file away to begin with no state",
+			tool:   "use that version",
+			kind:   ErrFormat, cause: err,
+		}
 	case errors.Is(err, ErrForeign):
-		return &fileError{fmt.Sprintf("%s is not a state file of stint: %s; it was not touched: choose another folder or move the file away", path, reason(err)), ErrForeign, err}
+		return &fileError{
+			fact:   fmt.Sprintf("%s is not a state file of stint: %s; it was not touched", path, reason(err)),
+			advice: "choose another folder with --dir, or move the file away",
+			tool:   "name the " + FileName + " of a server's folder, the folder, or a backup",
+			kind:   ErrForeign, cause: err,
+		}
 	case errors.Is(err, ErrDamaged):
-		return &fileError{fmt.Sprintf("the state file %s is damaged: %s; it was not touched: restore a backup, or move the file away to begin with no state", path, reason(err)), ErrDamaged, err}
+		return &fileError{
+			fact:   fmt.Sprintf("the state file %s is damaged: %s; it was not touched", path, reason(err)),
+			advice: "restore a backup, or move the file away to begin with no state",
+			kind:   ErrDamaged, cause: err,
+		}
 	}
 	return fmt.Errorf("state file %s: %w", path, err)
 }

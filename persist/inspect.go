@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/stint-dev/stint/engine"
@@ -12,18 +13,23 @@ import (
 
 // InspectOptions says what Inspect writes besides the summary.
 type InspectOptions struct {
-	Keys bool // every key with its limit and state
+	Keys bool // every key with its limit and state, sorted by database and key
 }
 
 // Inspect describes a state file, or the one in a folder, for people: when and
 // by whom it was written, what it holds, and whether it would load. It needs
-// the memory that a server with this state needs. The file, which no server
-// may have open, is only read. What could be told before an error was found is
+// the memory that a server with this state needs, and for the keys, to sort
+// them, that of the names of one database again. The file, which no server may
+// have open, is only read. What could be told before an error was found is
 // written all the same.
 //
 // Errors wrap ErrLocked, ErrForeign, ErrDamaged or ErrFormat, or are the
 // system's.
 func Inspect(path string, w io.Writer, o InspectOptions) error {
+	return forTool(inspect(path, w, o))
+}
+
+func inspect(path string, w io.Writer, o InspectOptions) error {
 	path, err := stateFile(path)
 	if err != nil {
 		return err
@@ -95,23 +101,16 @@ func (r *reader) describe(w io.Writer, o InspectOptions) error {
 	}
 	for db := range uint8(engine.Databases) {
 		tx.Select(db)
-		// A scan's keys are looked at when the step is over: until then a lock
-		// is held.
-		var keys [][]byte
-		for cursor := uint64(0); ; {
-			keys = keys[:0]
-			cursor = tx.Scan(cursor, scanCount, func(key []byte, _ limit.Kind) {
-				keys = append(keys, append([]byte(nil), key...))
-			})
-			for _, key := range keys {
-				if i, ok := tx.Inspect(key); ok {
-					if _, err := fmt.Fprintf(w, "db%d %q %s\n", db, key, describeKey(i)); err != nil {
-						return fmt.Errorf("write: %w", err)
-					}
+		// The keys are looked at when the scan is over: until a step of it is,
+		// a lock is held.
+		var keys []string
+		eachKey(tx, func(key []byte, _ limit.Kind) { keys = append(keys, string(key)) })
+		slices.Sort(keys)
+		for _, key := range keys {
+			if i, ok := tx.Inspect([]byte(key)); ok {
+				if _, err := fmt.Fprintf(w, "db%d %q %s\n", db, key, describeKey(i)); err != nil {
+					return fmt.Errorf("write: %w", err)
 				}
-			}
-			if cursor == 0 {
-				break
 			}
 		}
 	}
@@ -130,13 +129,14 @@ func eachKey(tx *engine.Tx, f func([]byte, limit.Kind)) {
 	}
 }
 
+// describeKey writes a key's limit as the commands read it, and its state.
 func describeKey(i engine.Info) string {
 	l := i.Limit
 	text := fmt.Sprintf("%s limit=%d", i.Kind, l.A)
 	if i.Kind == limit.KindBucket || i.Kind == limit.KindLeak {
-		text += fmt.Sprintf(" rate=%d/%v", l.B, time.Duration(l.C))
+		text += " rate=" + limit.Rate{Count: l.B, Period: l.C}.String()
 	} else {
-		text += fmt.Sprintf(" period=%v", time.Duration(l.C))
+		text += " period=" + limit.PeriodString(l.C)
 	}
 	text += fmt.Sprintf(" used=%d remaining=%d reset_ms=%d", i.Used, i.Remaining, i.ResetMs)
 	if i.Kind == limit.KindLog {

@@ -42,7 +42,7 @@ func lockFolder(dir string, create bool) (*folderLock, error) {
 		if pid := readPid(f); pid > 0 {
 			who = fmt.Sprintf("process %d", pid)
 		}
-		return nil, &fileError{fmt.Sprintf("the state folder %s is in use by %s: stop that one, or choose another folder", dir, who), ErrLocked, err}
+		return nil, locked(dir, who, err)
 	}
 	// For people and for the sentence above; the lock does not depend on it.
 	if err := f.Truncate(0); err == nil {

@@ -36,7 +36,11 @@ func openReader(path string, shared bool) (r *reader, err error) {
 	if shared {
 		if err := lockFile(f, false); err != nil {
 			if errors.Is(err, ErrLocked) {
-				return nil, &fileError{fmt.Sprintf("the state file %s is in use by a running stint: stop it first", path), ErrLocked, err}
+				return nil, &fileError{
+					fact:   fmt.Sprintf("the state file %s is in use by a running stint", path),
+					advice: "stop it first",
+					kind:   ErrLocked, cause: err,
+				}
 			}
 			return nil, err
 		}

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +17,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/stint-dev/stint/engine"
+	"github.com/stint-dev/stint/engine/limit"
 )
 
 func TestASecondProcessIsRefused(t *testing.T) {
@@ -365,11 +369,70 @@ func TestInspectTellsWhatIsThere(t *testing.T) {
 	if n := strings.Count(long.String(), " limit="); n != 59 && n != 60 {
 		t.Errorf("%d keys are told of", n)
 	}
-	if want := `db0 "key 12" fixed limit=100 period=24h0m0s used=`; !strings.Contains(long.String(), want) {
+	if want := `db0 "key 12" fixed limit=100 period=1d used=`; !strings.Contains(long.String(), want) {
 		t.Errorf("the keys lack %q:\n%s", want, &long)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^(db\d+ "[^"]+") \S+ limit=\d+ (rate|period)=(\S+) `).FindAllStringSubmatch(long.String(), -1) {
+		names = append(names, m[1])
+		// What is shown can be given again.
+		ok := false
+		if m[2] == "rate" {
+			_, ok = limit.ParseRate([]byte(m[3]))
+		} else {
+			_, ok = limit.ParsePeriod([]byte(m[3]))
+		}
+		if !ok {
+			t.Errorf("no command reads the %s %s of %s", m[2], m[3], m[1])
+		}
+	}
+	if len(names) < 59 || !slices.IsSorted(names) {
+		t.Errorf("%d keys are not sorted: %q", len(names), names)
 	}
 	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 		t.Error("inspecting changed the file")
+	}
+}
+
+// TestAdviceFitsWhoAsked fails when who starts a server and who looks at a
+// file read the advice meant for the other.
+func TestAdviceFitsWhoAsked(t *testing.T) {
+	free := t.TempDir()
+	used := t.TempDir()
+	f, ks := begin(t, used, still())
+	decide(t, ks, 9, 3)
+	defer f.Close(t.Context())
+	other := filepath.Join(t.TempDir(), FileName)
+	if err := os.WriteFile(other, []byte("# A readme\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look := func(path string) error { return Inspect(path, io.Discard, InspectOptions{}) }
+	copied := func(path string) error { return second(Backup(path, filepath.Join(t.TempDir(), "b"))) }
+	opened := func(path string) error { return second(Open(path, still())) }
+	const server, readable = "choose another folder with --dir", "name the state.db of a server's folder"
+	for _, c := range []struct {
+		name string
+		err  error
+		kind error
+		want string
+	}{
+		{"start in a folder in use", opened(used), ErrLocked, server},
+		{"backup of a folder in use", copied(used), ErrLocked, "stop it first"},
+		{"inspect a folder in use", look(used), ErrLocked, "stop it first"},
+		{"start with another file", opened(filepath.Dir(other)), ErrForeign, server},
+		{"backup of another file", copied(other), ErrForeign, readable},
+		{"inspect another file", look(other), ErrForeign, readable},
+		{"inspect nothing", look(filepath.Join(free, "none")), fs.ErrNotExist, "there is no file or folder " + filepath.Join(free, "none")},
+		{"inspect an empty folder", look(free), fs.ErrNotExist, free + " holds no state.db"},
+		{"backup of an empty folder", copied(free), fs.ErrNotExist, free + " holds no state.db"},
+	} {
+		if !errors.Is(c.err, c.kind) || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", c.name, c.err, c.want)
+			continue
+		}
+		if c.want != server && strings.Contains(c.err.Error(), "another folder") {
+			t.Errorf("%s: %v; that is advice for who starts a server", c.name, c.err)
+		}
 	}
 }
 
