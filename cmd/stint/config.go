@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stint-dev/stint/server"
 )
 
 // Config is everything that can be set about the server. It is filled once,
@@ -35,7 +37,7 @@ type Config struct {
 	Dir        string   `help:"Folder of the state file; created if absent." default:"./stint-data" placeholder:"DIR" group:"State"`
 	Durability string   `help:"What survives a crash. none: nothing, there is no state file. interval: all but the last --interval and the time one flush takes." default:"interval" placeholder:"none|interval" group:"State"`
 	Interval   Duration `help:"How often changed keys are flushed to the state file, 10ms to 1h." default:"1s" placeholder:"DURATION" group:"State"`
-	MaxMemory  Size     `help:"Most bytes for keys and their state. At the limit whatever needs more is refused with OOM; nothing that still counts is ever evicted. 0: no limit." default:"0" placeholder:"SIZE" group:"State"`
+	MaxMemory  Size     `help:"Most bytes for keys and their state. At the limit whatever needs more is refused with OOM; nothing that still counts is ever evicted. At least 1MiB; 0: no limit." default:"0" placeholder:"SIZE" group:"State"`
 
 	LogFormat string `help:"How the log on stderr is written: text or json." default:"text" placeholder:"text|json" group:"Log"`
 	LogLevel  string `help:"Least severe level that is logged: debug, info, warn or error." default:"info" placeholder:"LEVEL" group:"Log"`
@@ -51,7 +53,8 @@ const (
 	minMaxArgument = 4096                  // the longest key must fit
 	maxMaxArgument = 512 << 20             // as in Redis
 	minMaxOutput   = 1 << 20               // the replies to what is decided at a time must fit
-	maxMaxClients  = 1 << 20
+	maxMaxClients  = server.MaxMaxClients
+	minMaxMemory   = server.MinMaxMemory
 	maxClock       = 1<<62 - 1 // latest instant the engine decides at, unix ns
 )
 
@@ -64,8 +67,9 @@ type optionError struct {
 func (e *optionError) Error() string { return "--" + e.flag + ": " + e.text }
 
 // Validate checks what a type cannot: ranges and options that exclude one
-// another. The error is an *optionError whose text a user understands. kong
-// calls it by its name when all the options are filled in.
+// another. Words that an option chooses from may come in any case and are put
+// into lower case. The error is an *optionError whose text a user understands.
+// kong calls it by its name when all the options are filled in.
 func (c *Config) Validate() error {
 	bad := func(flag, format string, args ...any) error {
 		return &optionError{flag, fmt.Sprintf(format, args...)}
@@ -74,19 +78,22 @@ func (c *Config) Validate() error {
 		return bad("addr", "at least one address is needed")
 	}
 	for _, choice := range []struct {
-		flag, value string
-		allowed     []string
+		flag    string
+		value   *string
+		allowed []string
 	}{
-		{"protected-mode", c.ProtectedMode, []string{"yes", "no"}},
-		{"durability", c.Durability, []string{"none", "interval"}},
-		{"log-format", c.LogFormat, []string{"text", "json"}},
-		{"log-level", c.LogLevel, []string{"debug", "info", "warn", "error"}},
+		{"protected-mode", &c.ProtectedMode, []string{"yes", "no"}},
+		{"durability", &c.Durability, []string{"none", "interval"}},
+		{"log-format", &c.LogFormat, []string{"text", "json"}},
+		{"log-level", &c.LogLevel, []string{"debug", "info", "warn", "error"}},
 	} {
-		if choice.flag == "durability" && choice.value == "strict" {
+		given := *choice.value
+		*choice.value = strings.ToLower(given)
+		if choice.flag == "durability" && *choice.value == "strict" {
 			return bad(choice.flag, "strict comes with the cluster, which this version does not have: want none or interval")
 		}
-		if !slices.Contains(choice.allowed, choice.value) {
-			return bad(choice.flag, "%q is not one of %s", choice.value, strings.Join(choice.allowed, ", "))
+		if !slices.Contains(choice.allowed, *choice.value) {
+			return bad(choice.flag, "%q is not one of %s", given, strings.Join(choice.allowed, ", "))
 		}
 	}
 	seen := map[string]bool{}
@@ -106,6 +113,8 @@ func (c *Config) Validate() error {
 		return bad("max-argument", "%v is out of range: want %v to %v", c.MaxArgument, Size(minMaxArgument), Size(maxMaxArgument))
 	case c.MaxOutput < minMaxOutput:
 		return bad("max-output", "%v is too small: want at least %v", c.MaxOutput, Size(minMaxOutput))
+	case c.MaxMemory != 0 && c.MaxMemory < minMaxMemory:
+		return bad("max-memory", "%v is too small: want at least %v, or 0 for no limit", c.MaxMemory, Size(minMaxMemory))
 	case c.Requirepass != "" && c.RequirepassFile != "":
 		return bad("requirepass-file", "a password is given by --requirepass too: give one of them")
 	case c.Dir == "" && c.Durability != "none":

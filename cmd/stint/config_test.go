@@ -95,6 +95,20 @@ func TestAWrongOptionIsNamedWithItsSource(t *testing.T) {
 		{name: "variable", env: "STINT_MAX_OUTPUT=64MBi", want: `--max-output: "64MBi" is not a size`},
 		{name: "variable is named", env: "STINT_MAX_OUTPUT=64MBi", want: "(from environment variable STINT_MAX_OUTPUT)"},
 		{name: "range in a variable", env: "STINT_INTERVAL=2h", want: "--interval: 2h is out of range: want 10ms to 1h (from environment variable STINT_INTERVAL)"},
+		{name: "negative size", args: "--max-memory -5", want: `--max-memory: "-5" is not a size: want bytes`},
+		{name: "negative size in the file", yaml: "max-memory: -5\n", want: `--max-memory: "-5" is not a size: want bytes`},
+		{name: "negative clients", args: "--max-clients -5", want: "--max-clients: -5 is out of range: want 1 to"},
+		{name: "a flag for a value", args: "--dir --addr :1", want: "--dir: a value is missing after it"},
+		{name: "too little memory", args: "--max-memory 1048575", want: "--max-memory: 1048575 is too small: want at least 1MiB, or 0 for no limit"},
+		{name: "no number", args: "--max-clients many", want: "--max-clients: \"many\" is not a whole number\n"},
+		{name: "no number in the file", yaml: "dir: x\nmax-clients: many\n", want: "--max-clients: \"many\" is not a whole number (from %F, line 2)\n"},
+		{name: "no clock", args: "--debug-clock 1.5", want: "--debug-clock: \"1.5\" is not a whole number\n"},
+		{name: "no bool in the file", yaml: "enable-debug-command: perhaps\n", want: "--enable-debug-command: \"perhaps\" is neither true nor false (from %F, line 1)\n"},
+		{name: "short flag", args: "-p 6390", want: "stint: unknown flag -p; stint --help shows what there is\n"},
+		{name: "near flag", args: "--max-client 5", want: `did you mean "--max-clients"`},
+		{name: "inspect nothing", args: "inspect", want: "stint: inspect wants a FILE: stint inspect ./stint-data\n"},
+		{name: "backup nothing", args: "backup --dir x", want: "stint: backup wants a FILE: stint backup ./backup.db\n"},
+		{name: "help of nothing", args: "help me", want: "there is no command \"me\"; stint --help shows"},
 		{name: "file", yaml: "dir: x\nmax-clients: many\n", want: "(from %F, line 2)"},
 		{name: "unknown key", yaml: "dir: x\ndirr: y\n", want: `--config: %F: line 2: unknown key "dirr"`},
 		{name: "config in the file", yaml: "config: x\n", want: "line 1: unknown key"},
@@ -111,6 +125,8 @@ func TestAWrongOptionIsNamedWithItsSource(t *testing.T) {
 		{name: "durability", args: "--durability always", want: `"always" is not one of none, interval`},
 		{name: "protected mode", args: "--protected-mode maybe", want: `"maybe" is not one of yes, no`},
 		{name: "log format", args: "--log-format xml", want: `"xml" is not one of text, json`},
+		{name: "log level in capitals", args: "--log-level LOUD", want: `"LOUD" is not one of debug, info, warn, error`},
+		{name: "strict in capitals", args: "--durability STRICT", want: "comes with the cluster"},
 		{name: "log level", args: "--log-level loud", want: `"loud" is not one of debug, info, warn, error`},
 		{name: "interval too short", args: "--interval 9ms", want: "9ms is out of range"},
 		{name: "interval 0", args: "--interval 0", want: "0 is out of range"},
@@ -165,7 +181,7 @@ func TestEmptyFilesAreNoError(t *testing.T) {
 func TestBoundsAreAllowed(t *testing.T) {
 	for _, args := range []string{
 		"--interval 10ms", "--interval 1h", "--max-clients 1", "--max-clients 1048576", "--max-argument 4096", "--max-argument 512MiB",
-		"--max-output 1MiB", "--debug-clock 0", "--debug-clock 4611686018427387903", "--addr :0", "--addr [::1]:65535",
+		"--max-output 1MiB", "--max-memory 0", "--max-memory 1MiB", "--max-memory 1.5GiB", "--max-memory 2G", "--debug-clock 0", "--debug-clock 4611686018427387903", "--addr :0", "--addr [::1]:65535",
 		"--addr unix:/" + strings.Repeat("x", 102), "--dir= --durability none",
 	} {
 		if _, err := parse(t, nil, strings.Fields(args)...); err != nil {
@@ -174,46 +190,43 @@ func TestBoundsAreAllowed(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]Size{
-		"0": 0, "1": 1, "1048576": 1 << 20, "512MiB": 512 << 20, "1GB": 1e9, "64 kib": 64 << 10, "2tb": 2e12, "7B": 7, "9223372036854775807": 1<<63 - 1,
-	} {
-		var s Size
-		if err := s.UnmarshalText([]byte(text)); err != nil || s != want {
-			t.Errorf("%q is %d, %v; want %d", text, int64(s), err, int64(want))
-		}
-		var again Size
-		if err := again.UnmarshalText([]byte(s.String())); err != nil || again != s {
-			t.Errorf("%q does not survive being written as %q", text, s.String())
-		}
+func TestWordsMayComeInAnyCase(t *testing.T) {
+	c, err := parse(t, []string{"STINT_DURABILITY=None"}, "--log-level", "WARN", "--log-format", "Json", "--protected-mode", "NO")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, text := range []string{"", "-1", "+1", "1.5GB", "MiB", "1XB", "9223372036854775808", "8388608TiB", "0x10", "1 2"} {
-		var s Size
-		if err := s.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is taken as %d", text, int64(s))
-		}
+	if c.LogLevel != "warn" || c.LogFormat != "json" || c.ProtectedMode != "no" || c.Durability != "none" {
+		t.Errorf("got %+v", c)
 	}
 }
 
-func TestDurations(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"0": 0, "30": 30 * time.Second, "250ms": 250 * time.Millisecond, "1h30m": 90 * time.Minute, "2h": 2 * time.Hour, "5m": 5 * time.Minute,
-	} {
-		var d Duration
-		if err := d.UnmarshalText([]byte(text)); err != nil || time.Duration(d) != want {
-			t.Errorf("%q is %v, %v; want %v", text, d, err, want)
+func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
+	for size, want := range map[Size]string{0: "0", 7: "7", 1: "1", 1 << 20: "1MiB", 512 << 20: "512MiB", 3 << 29: "1536MiB", 1e9: "1GB", 2e12: "2TB", 1500: "1500", 1<<63 - 1: "9223372036854775807"} {
+		if size.String() != want {
+			t.Errorf("%d is written %q, want %q", int64(size), size, want)
+		}
+		var again Size
+		if err := again.UnmarshalText([]byte(size.String())); err != nil || again != size {
+			t.Errorf("%q is read as %d, %v", size, int64(again), err)
 		}
 	}
+	if err := new(Size).UnmarshalText([]byte("1XB")); err == nil {
+		t.Error("1XB is a size")
+	}
+}
+
+func TestDurationsAreWrittenAsTheyAreRead(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "0", time.Second: "1s", time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Second: "10s", 5 * time.Minute: "5m"} {
 		if got := Duration(d).String(); got != want {
 			t.Errorf("%v is written %q, want %q", d, got, want)
 		}
-	}
-	for _, text := range []string{"", "-1s", "-1", "1x", "1d", "s"} {
-		var d Duration
-		if err := d.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is taken as %v", text, d)
+		var again Duration
+		if err := again.UnmarshalText([]byte(want)); err != nil || time.Duration(again) != d {
+			t.Errorf("%q is read as %v, %v", want, again, err)
 		}
+	}
+	if err := new(Duration).UnmarshalText([]byte("1x")); err == nil {
+		t.Error("1x is a duration")
 	}
 }
 
@@ -276,9 +289,38 @@ func TestHelpNamesEveryOptionAndCommand(t *testing.T) {
 	}
 }
 
-func TestVersionCommand(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if code := run(&process{[]string{"version"}, nil, &stdout, &stderr}); code != exitOK || !strings.HasPrefix(stdout.String(), "stint ") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
+func TestVersionIsACommandAndAFlag(t *testing.T) {
+	for _, args := range [][]string{{"version"}, {"--version"}, {"-v"}, {"--version", "inspect"}} {
+		var stdout, stderr bytes.Buffer
+		environ := []string{"STINT_VERSION=x", "STINT_HELP=x"} // which are no options
+		code := run(&process{args, environ, &stdout, &stderr})
+		if code != exitOK || !strings.HasPrefix(stdout.String(), "stint ") || strings.Count(stdout.String(), "\n") != 1 || stderr.Len() > 0 {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
+func TestHelpIsACommandToo(t *testing.T) {
+	help := func(args ...string) string {
+		var stdout, stderr bytes.Buffer
+		if code := run(&process{args, nil, &stdout, &stderr}); code != exitOK || stderr.Len() > 0 || stdout.Len() == 0 {
+			t.Errorf("%q: exit code %d, stderr %q", args, code, stderr.String())
+		}
+		return stdout.String()
+	}
+	for _, x := range []struct{ command, flag []string }{
+		{[]string{"help"}, []string{"--help"}},
+		{[]string{"help", "serve"}, []string{"--help"}},
+		{[]string{"help", "inspect"}, []string{"inspect", "--help"}},
+		{[]string{"help", "help"}, []string{"help", "--help"}},
+	} {
+		if help(x.command...) != help(x.flag...) {
+			t.Errorf("%q is not %q", x.command, x.flag)
+		}
+	}
+	for _, want := range []string{"SIGTERM or SIGINT", "--version"} {
+		if !strings.Contains(help("help"), want) {
+			t.Errorf("the help does not tell of %s", want)
+		}
 	}
 }

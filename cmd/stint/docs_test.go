@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-dev/stint/server"
 )
 
 var update = flag.Bool("update", false, "write the generated documents instead of comparing them")
@@ -43,6 +45,28 @@ func TestConfigurationDocumentIsCurrent(t *testing.T) {
 	for _, f := range serverFlags(parser.Model) {
 		if f.Help == "" || f.Group == nil || (f.PlaceHolder == "" && !f.IsBool()) {
 			t.Errorf("--%s lacks a help, a group or a placeholder", f.Name)
+		}
+	}
+}
+
+// TestSettingsNameOptionsThatExist fails when CONFIG sends a user to a flag
+// that is not there.
+func TestSettingsNameOptionsThatExist(t *testing.T) {
+	var g grammar
+	parser, _ := newParser(&g, &bytes.Buffer{})
+	known := optionNames(parser)
+	for _, s := range server.Settings() {
+		if s.Flag != "" && !known(s.Flag) {
+			t.Errorf("the setting %s is said to come from --%s", s.Name, s.Flag)
+		}
+	}
+	doc := readRoot(t, "docs/configuration.md")
+	for _, want := range []string{
+		"| `STINT_MAX_MEMORY` | `maxmemory`: GET, SET |", "| `STINT_IDLE_TIMEOUT` | `timeout`: GET, SET |", "| `STINT_DIR` | `dir`: GET |",
+		"| `STINT_REQUIREPASS_FILE` | `requirepass`: GET, SET |", "| `STINT_CONFIG` | – |", "SET is not kept", "## Signals",
+	} {
+		if !strings.Contains(doc, want) {
+			t.Errorf("docs/configuration.md lacks %q", want)
 		}
 	}
 }

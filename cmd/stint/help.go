@@ -19,9 +19,14 @@ const examples = `Examples:
   STINT_MAX_MEMORY=512MiB stint --config /etc/stint.yaml
   stint backup --dir /var/lib/stint /backup/state.db
 
-Sizes are bytes or have a unit: 512MiB (2^20), 1GB (10^9). Durations have a unit: 250ms, 30s,
-1h; a plain number is seconds. Every flag can be set by the variable named after it, or as a
-key of the --config file: --max-clients is STINT_MAX_CLIENTS, and max-clients: 100 in the file.
+Sizes are bytes or have a unit: 512MiB, 1.5GiB (2^20, 2^30), 1GB or 1g (10^9). Durations have
+a unit: 250ms, 30s, 1h; a plain number is seconds. Every flag can be set by the variable named
+after it, or as a key of the --config file: --max-clients is STINT_MAX_CLIENTS, and
+max-clients: 100 in the file.
+
+SIGTERM or SIGINT (Ctrl-C) stops the server in order, within 10 s: clients are answered, the
+state is flushed. Sent again, they change nothing, but that a SIGINT a second or more after the
+first signal ends the wait for clients and, if the state cannot be written, the process.
 
 Exit codes: 0 stopped in order, 1 failure, 2 wrong flag, variable or file.
 `
@@ -40,11 +45,34 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 	return err
 }
 
+// helpRequest is `stint help [COMMAND]`, for those who know it from elsewhere.
+type helpRequest struct {
+	Command string `arg:"" optional:"" help:"Command to show the help of."`
+}
+
+func (h *helpRequest) run(w io.Writer, app *kong.Application) error {
+	var b strings.Builder
+	if h.Command == "" || h.Command == app.DefaultCmd.Name {
+		helpServer(&b, app)
+	}
+	for _, c := range app.Children {
+		if c.Name == h.Command && c != app.DefaultCmd {
+			helpCommand(&b, c)
+		}
+	}
+	if b.Len() == 0 {
+		return fmt.Errorf("there is no command %q; stint --help shows what there is", h.Command)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
 func helpServer(b *strings.Builder, app *kong.Application) {
 	fmt.Fprintf(b, "%s\n\nUsage: stint [flags]\n       stint <command> [flags]\n\nCommands:\n", app.Help)
 	for _, c := range app.Children {
 		fmt.Fprintf(b, "  %-22s %s\n", commandUsage(c), c.Help)
 	}
+	fmt.Fprint(b, "\nEverywhere:\n  -h, --help             Show the help of stint or of a command.\n  -v, --version          Show the version.\n")
 	group := ""
 	for _, f := range serverFlags(app) {
 		if f.Group != nil && f.Group.Title != group {
@@ -72,11 +100,16 @@ func helpCommand(b *strings.Builder, node *kong.Node) {
 	}
 }
 
-// commandUsage is a command's name and arguments: "backup FILE".
+// commandUsage is a command's name and arguments: "backup FILE". What may be
+// left out is in brackets.
 func commandUsage(node *kong.Node) string {
 	words := []string{node.Name}
 	for _, p := range node.Positional {
-		words = append(words, strings.ToUpper(p.Name))
+		word := strings.ToUpper(p.Name)
+		if !p.Required {
+			word = "[" + word + "]"
+		}
+		words = append(words, word)
 	}
 	return strings.Join(words, " ")
 }
@@ -116,54 +149,5 @@ func wrap(text, indent string) string {
 		line += word
 	}
 	b.WriteString(line + "\n")
-	return b.String()
-}
-
-// configurationDoc is docs/configuration.md: a table of every option.
-func configurationDoc(app *kong.Application) string {
-	var b strings.Builder
-	b.WriteString(`# Configuration
-
-Made from the struct Config in cmd/stint/config.go by ` + "`make docs`" + `; a test compares the two.
-
-An option is set by its flag, by its environment variable, or by its key in the YAML file that
-` + "`--config`" + ` names; the first of these that has it wins. An empty environment variable is an unset
-one. Keys are the flags without the dashes, lists are YAML lists. An unknown key or a value that
-does not fit ends the process with exit code 2 and a sentence that names the flag, the variable or
-the file's line.
-
-Sizes are bytes (` + "`1048576`" + `) or have a unit: KiB, MiB, GiB, TiB are powers of 1,024; KB, MB, GB, TB
-powers of 1,000. Durations have a unit (` + "`250ms`, `30s`, `5m`, `1h`" + `); a plain number is seconds.
-`)
-	group := ""
-	for _, f := range serverFlags(app) {
-		if f.Group != nil && f.Group.Title != group {
-			group = f.Group.Title
-			fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | default | meaning |\n| --- | --- | --- | --- |\n", group)
-		}
-		def := "`" + f.Default + "`"
-		if f.Default == "" {
-			def = "–"
-			if f.IsBool() {
-				def = "`false`"
-			}
-		}
-		cell := strings.NewReplacer("|", `\|`).Replace
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", cell(flagUsage(f)), envName(f.Name), def, cell(f.Help))
-	}
-	b.WriteString(`
-## A file
-
-` + "```yaml" + `
-addr:
-  - 0.0.0.0:6390
-  - unix:/run/stint.sock
-dir: /var/lib/stint
-interval: 500ms
-max-memory: 2GiB
-requirepass-file: /etc/stint/password
-log-format: json
-` + "```" + `
-`)
 	return b.String()
 }

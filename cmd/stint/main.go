@@ -6,7 +6,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,6 +31,9 @@ type grammar struct {
 	Backup  backupCommand  `cmd:"" help:"Copy the state of a stopped server to FILE and verify the copy."`
 	Inspect inspectCommand `cmd:"" help:"Show what a state file or a backup holds; never changes it."`
 	Version versionCommand `cmd:"" help:"Show the version."`
+	Help    helpRequest    `cmd:"" help:"Show this, or the help of COMMAND."`
+
+	ShowVersion versionFlag `name:"version" short:"v" help:"Show the version."`
 }
 
 // process is what a run has of the outside world; tests give their own.
@@ -70,7 +72,7 @@ func run(p *process) int {
 	if err := kong.Resolvers(src).Apply(parser); err != nil {
 		return p.fail(exitUsage, err)
 	}
-	ctx, err := parser.Parse(p.args)
+	ctx, err := parser.Parse(joinNegative(p.args))
 	if *helped {
 		return exitOK
 	}
@@ -84,6 +86,10 @@ func run(p *process) int {
 		err = g.Inspect.run(p.stdout)
 	case "version":
 		err = g.Version.run(p.stdout)
+	case "help":
+		if err := g.Help.run(p.stdout, parser.Model); err != nil {
+			return p.fail(exitUsage, err)
+		}
 	default:
 		password, err := g.Serve.Password()
 		if err != nil {
@@ -101,8 +107,8 @@ func run(p *process) int {
 	return exitOK
 }
 
-// newParser makes the parser of g. *helped is set when --help was given and
-// printed: kong would end the process there.
+// newParser makes the parser of g. *helped is set when --help or --version was
+// given and obeyed: kong would end the process there.
 func newParser(g *grammar, stdout io.Writer) (parser *kong.Kong, helped *bool) {
 	helped = new(bool)
 	parser, err := kong.New(g,
@@ -131,23 +137,4 @@ func optionNames(parser *kong.Kong) func(string) bool {
 // serverFlags lists the flags of the server in the order they are declared.
 func serverFlags(app *kong.Application) []*kong.Flag {
 	return app.DefaultCmd.Flags
-}
-
-// usageError turns what kong says into what a user reads: kong wraps errors of
-// ours into the names of its nodes, and has words of its own for a flag at the
-// end of the line.
-func usageError(err error) error {
-	var opt *optionError
-	if errors.As(err, &opt) {
-		return opt
-	}
-	text := err.Error()
-	flag, rest, isFlag := strings.Cut(text, ": ")
-	switch isFlag = isFlag && strings.HasPrefix(flag, "--"); {
-	case isFlag && (strings.Contains(rest, `"EOL"`) || strings.HasPrefix(rest, "missing value")):
-		return &optionError{flag[2:], "a value is missing after it"}
-	case isFlag:
-		return err
-	}
-	return fmt.Errorf("%w; stint --help shows what there is", err)
 }

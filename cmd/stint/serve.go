@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/stint-dev/stint/engine"
@@ -31,33 +28,52 @@ type state struct {
 }
 
 // serve runs the server until it is told to stop, and returns the exit code.
-//
-// It starts from the inside out: the lock on the folder, the state, the
-// listeners. Nobody can connect before all that was kept is there again.
 func (p *process) serve(cfg *Config, password string, log *slog.Logger, level *slog.LevelVar) int {
-	ctx, stop := p.signals(log)
-	defer stop()
-	warn(cfg, log)
-
-	ks, err := engine.New(engine.Options{MaxMemory: int64(cfg.MaxMemory), Track: cfg.Durability != "none"})
+	w := p.signals(log)
+	took, err := p.operate(w, cfg, password, log, level)
+	// Whoever reads that it has stopped finds nothing that a signal could
+	// still change.
+	w.stop()
 	if err != nil {
 		return p.fail(exitFailure, err)
 	}
+	log.Info("stopped", "took", took.Round(time.Millisecond))
+	return exitOK
+}
+
+// operate starts the server, waits and stops it. took is how long the stop
+// took.
+//
+// It starts from the inside out: the lock on the folder, the state, the
+// listeners. Nobody can connect before all that was kept is there again.
+func (p *process) operate(w *watch, cfg *Config, password string, log *slog.Logger, level *slog.LevelVar) (took time.Duration, err error) {
+	warn(cfg, log)
+	ks, err := engine.New(engine.Options{MaxMemory: int64(cfg.MaxMemory), Track: cfg.Durability != "none"})
+	if err != nil {
+		return 0, err
+	}
 	var st state
 	if cfg.Durability != "none" {
-		if st.file, err = p.load(ctx, cfg, ks, log); err != nil {
-			return p.fail(exitFailure, err)
+		if st.file, err = p.load(w.asked, cfg, ks, log); err != nil {
+			return 0, err
 		}
-		if ctx.Err() != nil {
+		if w.asked.Err() != nil {
 			// Loading may still go on, but it only reads, and the lock ends
 			// with the process.
 			log.Info("stopped before the state was loaded; it was not changed")
-			return exitOK
+			return 0, nil
 		}
 	}
-	srv, err := st.begin(ctx, cfg, password, ks, log, level)
+	srv, err := st.begin(w.asked, cfg, password, ks, log, level)
+	if st.flusher != nil {
+		failing := func() bool { return st.flusher.Info().Failing > 0 }
+		w.failing.Store(&failing)
+	}
 	if err != nil {
-		return p.fail(exitFailure, errors.Join(err, st.end(log)))
+		if w.asked.Err() != nil {
+			err = nil // the listeners were not opened because of the signal
+		}
+		return 0, errors.Join(listenError(err), st.end(log))
 	}
 	announce(cfg, srv, ks, password, log)
 
@@ -65,32 +81,10 @@ func (p *process) serve(cfg *Config, password string, log *slog.Logger, level *s
 	go func() { ended <- srv.Serve() }()
 	var failure error
 	select {
-	case <-ctx.Done():
+	case <-w.asked.Done():
 	case failure = <-ended:
 	}
-	return p.shutdown(srv, &st, failure, log)
-}
-
-// signals returns a context that ends with the first SIGINT or SIGTERM. The
-// second one ends the process at once, and so does an ordered stop that takes
-// too long.
-func (p *process) signals(log *slog.Logger) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ch := make(chan os.Signal, 2)
-	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		s := <-ch
-		log.Info("stopping", "signal", s.String())
-		cancel()
-		text := "a second signal"
-		select {
-		case <-ch:
-		case <-time.After(stopLimit):
-			text = "the stop took too long"
-		}
-		os.Exit(p.fail(exitFailure, fmt.Errorf("ended at once because of %s: what was decided since the last flush is lost", text)))
-	}()
-	return ctx, func() { signal.Stop(ch); cancel() }
+	return shutdown(w.hurry, srv, &st, failure, log)
 }
 
 // load locks the folder and loads its state, or returns early when ctx ends.
@@ -172,19 +166,17 @@ func (st *state) begin(ctx context.Context, cfg *Config, password string, ks *en
 //  3. The last flush: every answer that was given is on disk.
 //  4. The folder is unlocked: the next server may have it, and finds all of it.
 //
-// failure is why the server stopped by itself, nil if it was told to.
-func (p *process) shutdown(srv *server.Server, st *state, failure error, log *slog.Logger) int {
+// failure is why the server stopped by itself, nil if it was told to. When hurry
+// ends, step 2 no longer waits.
+func shutdown(hurry context.Context, srv *server.Server, st *state, failure error, log *slog.Logger) (took time.Duration, err error) {
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), stopClients)
+	ctx, cancel := context.WithTimeout(hurry, stopClients)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
 		log.Warn("some connections were cut off", "error", err)
 	}
-	if err := errors.Join(failure, st.end(log)); err != nil {
-		return p.fail(exitFailure, err)
-	}
-	log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond))
-	return exitOK
+	err = errors.Join(failure, st.end(log))
+	return time.Since(begun), err
 }
 
 // end writes what is not yet on disk and gives the folder back.

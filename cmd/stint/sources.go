@@ -57,8 +57,8 @@ func (s *sources) Validate(*kong.Application) error { return nil }
 // has one.
 func (s *sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	name := flag.Name
-	if name == "help" {
-		return nil, nil
+	if name == "help" || name == "version" {
+		return nil, nil // of the command line alone
 	}
 	s.last = ""
 	if err := s.load(ctx); err != nil {

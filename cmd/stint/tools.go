@@ -10,7 +10,7 @@ import (
 
 // backupCommand is `stint backup FILE`.
 type backupCommand struct {
-	File   string `arg:"" help:"File to write. It must not exist yet."`
+	File   string `arg:"" help:"File to write. It must not exist yet." example:"./backup.db"`
 	Dir    string `help:"Folder of the state of the stopped server." default:"./stint-data" placeholder:"DIR"`
 	Config string `help:"YAML file to take --dir from." placeholder:"FILE"`
 }
@@ -27,8 +27,8 @@ func (c *backupCommand) run(w io.Writer) error {
 
 // inspectCommand is `stint inspect FILE`.
 type inspectCommand struct {
-	File string `arg:"" help:"State file (state.db in the folder of --dir) or backup."`
-	Keys bool   `help:"List every key with its state too."`
+	File string `arg:"" help:"State file (state.db in the folder of --dir) or backup, or the folder. No server may use it." example:"./stint-data"`
+	Keys bool   `help:"List every key with its state too: a line each, sorted. Limits are written as the commands read them: limit=10 rate=100/1m is what THROTTLE key 10 100/1m has made."`
 }
 
 func (c *inspectCommand) run(w io.Writer) error {

@@ -1,46 +1,32 @@
 package main
 
 import (
-	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stint-dev/stint/server"
 )
 
-// Size is a number of bytes as people write it: 1048576, 512MiB, 1GB. The
-// units with an i are powers of 1,024, those without are powers of 1,000.
+// Size is a number of bytes as people write it: 1048576, 512MiB, 1.5GiB, 1GB.
 type Size int64
 
-// sizeUnits is ordered from the largest to the smallest, so that String finds
-// the largest unit that divides a size.
+// sizeUnits are those that String writes, from the largest to the smallest.
 var sizeUnits = []struct {
 	name  string
 	bytes int64
 }{
-	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
-	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1},
+	{"TiB", 1 << 40}, {"TB", 1e12}, {"GiB", 1 << 30}, {"GB", 1e9},
+	{"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"KB", 1e3},
 }
 
 // UnmarshalText parses a size; the error says what is allowed.
 func (s *Size) UnmarshalText(text []byte) error {
-	written := strings.TrimSpace(string(text))
-	digits := strings.TrimRight(written, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-	unit := strings.TrimSpace(written[len(digits):])
-	factor := int64(1)
-	if unit != "" {
-		factor = 0
-		for _, u := range sizeUnits {
-			if strings.EqualFold(u.name, unit) {
-				factor = u.bytes
-			}
-		}
+	n, err := server.ParseSize(string(text))
+	if err != nil {
+		return err
 	}
-	n, err := strconv.ParseUint(digits, 10, 63)
-	if err != nil || factor == 0 || int64(n) > math.MaxInt64/factor {
-		return fmt.Errorf("%q is not a size: want bytes (1048576) or a number with a unit (512MiB, 1GB)", written)
-	}
-	*s = Size(int64(n) * factor)
+	*s = Size(n)
 	return nil
 }
 
@@ -50,7 +36,7 @@ func (s Size) String() string {
 		return "0"
 	}
 	for _, u := range sizeUnits {
-		if int64(s)%u.bytes == 0 && u.bytes > 1 {
+		if int64(s)%u.bytes == 0 {
 			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
 		}
 	}
@@ -63,14 +49,9 @@ type Duration time.Duration
 
 // UnmarshalText parses a duration; the error says what is allowed.
 func (d *Duration) UnmarshalText(text []byte) error {
-	written := strings.TrimSpace(string(text))
-	if n, err := strconv.ParseUint(written, 10, 32); err == nil {
-		*d = Duration(time.Duration(n) * time.Second)
-		return nil
-	}
-	parsed, err := time.ParseDuration(written)
-	if err != nil || parsed < 0 {
-		return fmt.Errorf("%q is not a duration: want a number with a unit (250ms, 30s, 5m, 1h) or plain seconds (30)", written)
+	parsed, err := server.ParseDuration(string(text))
+	if err != nil {
+		return err
 	}
 	*d = Duration(parsed)
 	return nil

@@ -5,6 +5,8 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/alecthomas/kong"
 )
 
 // version is set by the linker for releases and by `make build`
@@ -27,5 +29,15 @@ type versionCommand struct{}
 
 func (versionCommand) run(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "stint %s (%s, %s/%s)\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}
+
+// versionFlag is --version, which does the same and looks at nothing else.
+type versionFlag bool
+
+// BeforeReset is called by kong when it has found the flag.
+func (versionFlag) BeforeReset(app *kong.Kong) error {
+	err := versionCommand{}.run(app.Stdout)
+	app.Exit(exitOK)
 	return err
 }

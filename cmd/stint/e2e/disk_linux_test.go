@@ -57,3 +57,37 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 	left(c, "still", 100, 993)
 	s.Stop()
 }
+
+// TestASecondInterruptEndsAFlushThatFails stops a server whose disk is full,
+// and then wants it to end rather than try on.
+func TestASecondInterruptEndsAFlushThatFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Logf("a small file system cannot be mounted (%v): not tried", err)
+		return
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s := start(t, "--dir", dir, "--interval", "1h")
+	c := s.Dial()
+	for n := range 25 {
+		spend(c, strings.Repeat("k", 100)+string(rune('a'+n)), 1000, 7)
+	}
+	begun := time.Now()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(1100 * time.Millisecond)
+	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.Exit(10 * time.Second); code != 1 || !strings.Contains(s.Log(), "because of a second interrupt while the state could not be written") {
+		t.Errorf("exit code %d:\n%s", code, s.Log())
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -237,8 +237,12 @@ func TestALockedFolderIsRefused(t *testing.T) {
 	spend(c, "a", 10, 7)
 	refuses(t, dir, dir)
 	expect(t, c.Do("PING"), "PONG")
-	if code, _, stderr := tool(t, "backup", "--dir", dir, filepath.Join(t.TempDir(), "b.db")); code != 1 || !strings.Contains(stderr, dir) {
+	if code, _, stderr := tool(t, "backup", "--dir", dir, filepath.Join(t.TempDir(), "b.db")); code != 1 || !strings.Contains(stderr, dir) ||
+		!strings.Contains(stderr, "stop it first") || strings.Contains(stderr, "another folder") {
 		t.Errorf("a backup of a running server: exit code %d, %s", code, stderr)
+	}
+	if code, _, stderr := tool(t, "inspect", dir); code != 1 || !strings.Contains(stderr, dir) || !strings.Contains(stderr, "stop it first") {
+		t.Errorf("inspecting a running server: exit code %d, %s", code, stderr)
 	}
 	s.Stop()
 	left(start(t, "--dir", dir).Dial(), "a", 10, 993)
@@ -319,7 +323,7 @@ func TestBackupAndInspect(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "300") || !strings.Contains(stdout, "bucket") || strings.Contains(stdout, "a:17") {
 		t.Errorf("exit code %d, %s\n%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr = tool(t, "inspect", "--keys", saved); code != 0 || !strings.Contains(stdout, "a:17") {
+	if code, stdout, stderr = tool(t, "inspect", "--keys", saved); code != 0 || !strings.Contains(stdout, `db0 "a:17" bucket limit=1000 rate=1/1h used=7 `) {
 		t.Errorf("exit code %d, %s\n%s", code, stdout, stderr)
 	}
 	// A backup is a state file: it is restored by putting it in place.
