@@ -15,13 +15,13 @@ import (
 )
 
 // watched runs a watch within a bubble of synctest, without real signals.
-func watched(t *testing.T, f func(w *watch, exits *[]string, log *bytes.Buffer)) {
+func watched(t *testing.T, f func(w *watch, exits chan string, log *bytes.Buffer)) {
 	synctest.Test(t, func(*testing.T) {
-		var exits []string
+		exits := make(chan string, 8)
 		var log bytes.Buffer
-		w := newWatch(slog.New(slog.NewTextHandler(&log, nil)), func(reason string) { exits = append(exits, reason) })
+		w := newWatch(slog.New(slog.NewTextHandler(&log, nil)), func(reason string) { exits <- reason })
 		go w.run()
-		f(w, &exits, &log)
+		f(w, exits, &log)
 		w.end()
 	})
 }
@@ -33,7 +33,7 @@ func after(d time.Duration) {
 }
 
 func TestARepeatedTerminateChangesNothing(t *testing.T) {
-	watched(t, func(w *watch, exits *[]string, log *bytes.Buffer) {
+	watched(t, func(w *watch, exits chan string, log *bytes.Buffer) {
 		failing := func() bool { return true }
 		w.failing.Store(&failing)
 		w.signal <- syscall.SIGTERM
@@ -46,8 +46,8 @@ func TestARepeatedTerminateChangesNothing(t *testing.T) {
 			w.signal <- syscall.SIGTERM
 			after(0)
 		}
-		if w.hurry.Err() != nil || len(*exits) != 0 {
-			t.Errorf("hurry %v, exits %q", w.hurry.Err(), *exits)
+		if w.hurry.Err() != nil || len(exits) != 0 {
+			t.Errorf("hurry %v, %d exits", w.hurry.Err(), len(exits))
 		}
 		if n := strings.Count(log.String(), "repeated signal is ignored"); n != 4 {
 			t.Errorf("%d of 4 repeated signals are noted:\n%s", n, log)
@@ -60,45 +60,45 @@ func TestASecondInterruptEndsTheWaitForClients(t *testing.T) {
 		pause time.Duration
 		hurry bool
 	}{{0, false}, {impatience - 1, false}, {impatience, true}, {5 * time.Second, true}} {
-		watched(t, func(w *watch, exits *[]string, log *bytes.Buffer) {
+		watched(t, func(w *watch, exits chan string, log *bytes.Buffer) {
 			failing := func() bool { return false }
 			w.failing.Store(&failing)
 			w.signal <- os.Interrupt
 			after(x.pause)
 			w.signal <- os.Interrupt
 			after(0)
-			if hurry := w.hurry.Err() != nil; hurry != x.hurry || len(*exits) != 0 {
-				t.Errorf("after %v: hurry %v, want %v; exits %q\n%s", x.pause, hurry, x.hurry, *exits, log)
+			if hurry := w.hurry.Err() != nil; hurry != x.hurry || len(exits) != 0 {
+				t.Errorf("after %v: hurry %v, want %v; %d exits\n%s", x.pause, hurry, x.hurry, len(exits), log)
 			}
 		})
 	}
 }
 
 func TestASecondInterruptEndsAFlushThatFails(t *testing.T) {
-	watched(t, func(w *watch, exits *[]string, _ *bytes.Buffer) {
+	watched(t, func(w *watch, exits chan string, _ *bytes.Buffer) {
 		failing := func() bool { return true }
 		w.failing.Store(&failing)
 		w.signal <- syscall.SIGTERM
 		after(impatience)
 		w.signal <- os.Interrupt
 		after(0)
-		if len(*exits) != 1 || !strings.Contains((*exits)[0], "second interrupt") {
-			t.Errorf("exits %q", *exits)
+		if len(exits) != 1 || !strings.Contains(<-exits, "second interrupt") {
+			t.Error("the process was not ended because of the second interrupt")
 		}
 	})
 }
 
 func TestAStopThatTakesTooLongIsEnded(t *testing.T) {
-	watched(t, func(w *watch, exits *[]string, _ *bytes.Buffer) {
+	watched(t, func(w *watch, exits chan string, _ *bytes.Buffer) {
 		after(time.Hour) // nobody has asked yet
 		w.signal <- syscall.SIGTERM
 		after(stopLimit - 1)
-		if len(*exits) != 0 {
-			t.Errorf("too early: %q", *exits)
+		if len(exits) != 0 {
+			t.Errorf("too early: %q", <-exits)
 		}
 		after(1)
-		if len(*exits) != 1 || !strings.Contains((*exits)[0], "too long") {
-			t.Errorf("exits %q", *exits)
+		if len(exits) != 1 || !strings.Contains(<-exits, "too long") {
+			t.Error("the process was not ended because of the time")
 		}
 	})
 }
