@@ -22,7 +22,7 @@ type Limits struct {
 // DefaultLimits returns the bounds of a server without settings of its own.
 // A whole command may have 32 MiB: many times the largest command of a real
 // client, and little enough that a few of them at once do no harm. A line is
-// kept short because the parser's time for one grows with its square.
+// typed by a person, and may be sent before authentication.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxArguments:       1 << 20,
@@ -61,7 +61,15 @@ var (
 	errArgAuth   = &ProtocolError{"unauthenticated bulk length"}
 	errDollar    = &ProtocolError{"expected '*' or a command's name, got '$'"}
 	errHTTP      = &ProtocolError{"this is an HTTP request, and the port speaks the Redis protocol"}
+	errQuotes    = &ProtocolError{"unbalanced quotes in request"}
 )
+
+// ErrTLS is about a client that begins with a TLS handshake. The transport
+// tells the operator too: the client's own error hardly says what is wrong.
+var ErrTLS = &ProtocolError{"this is a TLS handshake, and the port speaks the Redis protocol without TLS"}
+
+// tlsHandshake is the first byte of a TLS connection, and of no command.
+const tlsHandshake = 0x16
 
 // Guard finds where commands end, and checks every length in them, before
 // redcon's parser sees a byte: that one trusts a length, so that a few bytes
@@ -95,6 +103,8 @@ func (g *Guard) Next(b []byte, l *Limits, authenticated bool) (n int, v Verdict,
 		case '$':
 			// The parser would take it for the framing of another database.
 			return 0, Bad, errDollar
+		case tlsHandshake:
+			return 0, Bad, ErrTLS
 		default:
 			return g.line(b, l)
 		}
@@ -140,7 +150,7 @@ func (g *Guard) Next(b []byte, l *Limits, authenticated bool) (n int, v Verdict,
 }
 
 // Args returns how many arguments the command that Next last called Complete
-// has; 0 if it is a line, whose words only the parser counts.
+// has; 0 if it is a line, which is to be split by AppendWords.
 func (g *Guard) Args() int { return g.args }
 
 // first checks the line that begins a command: '*' and how many arguments
@@ -188,7 +198,7 @@ func (g *Guard) negative(b []byte) (Verdict, *ProtocolError) {
 }
 
 // line finds the end of a command typed as one line. A line without a single
-// character is Empty; one of blanks is left to the parser.
+// character is Empty; one of blanks is left to AppendWords.
 func (g *Guard) line(b []byte, l *Limits) (int, Verdict, *ProtocolError) {
 	at := bytes.IndexByte(b[g.pos:], '\n')
 	if at < 0 {
@@ -200,10 +210,7 @@ func (g *Guard) line(b []byte, l *Limits) (int, Verdict, *ProtocolError) {
 		return 0, More, nil
 	}
 	end := g.pos + at
-	text := b[:end]
-	if end > 0 && text[end-1] == '\r' {
-		text = text[:end-1]
-	}
+	text := trimLineEnd(b[:end+1])
 	switch {
 	case len(text) > l.MaxInline:
 		return 0, Bad, errInline
@@ -217,12 +224,33 @@ func (g *Guard) line(b []byte, l *Limits) (int, Verdict, *ProtocolError) {
 	return g.done(Complete), Complete, nil
 }
 
-// isHTTP reports whether a line is the beginning of a request that a web page
-// can make a browser send here. Its later lines could be commands, so the
-// connection has to end at the first one.
+// isHTTP reports whether a line is the first of an HTTP request, or one that a
+// web page can make a browser send here. Its later lines could be commands, so
+// the connection has to end at the first one.
 func isHTTP(line []byte) bool {
-	const n = len("POST ")
-	return len(line) >= n && (bytes.EqualFold(line[:n], []byte("post ")) || bytes.EqualFold(line[:n], []byte("host:")))
+	const n, version = len("POST "), len(" HTTP/1.1")
+	if len(line) < n {
+		return false
+	}
+	if bytes.EqualFold(line[:n], []byte("post ")) || bytes.EqualFold(line[:n], []byte("host:")) {
+		return true
+	}
+	if len(line) < version || !bytes.HasPrefix(line[len(line)-version:], []byte(" HTTP/")) {
+		return false
+	}
+	for _, method := range httpMethods {
+		if bytes.HasPrefix(line, method) {
+			return true
+		}
+	}
+	return false
+}
+
+// httpMethods are the words that requests begin with but for POST; PRI begins
+// the preface of HTTP/2. None of them is a command here.
+var httpMethods = [][]byte{
+	[]byte("GET "), []byte("HEAD "), []byte("PUT "), []byte("PATCH "), []byte("DELETE "),
+	[]byte("OPTIONS "), []byte("CONNECT "), []byte("TRACE "), []byte("PRI "),
 }
 
 // done returns the length of the command and makes the Guard ready for the

@@ -112,6 +112,11 @@ func TestGuardJudgesEachKindOfInput(t *testing.T) {
 		{"line too long, ended", strings.Repeat("a", 21) + "\n", auth, "too big inline request"},
 		{"a browser's request", "POST / HTTP/1.1\r\n", auth, "this is an HTTP request, and the port speaks the Redis protocol"},
 		{"a browser's header", "Host: a\r\n", auth, "this is an HTTP request, and the port speaks the Redis protocol"},
+		{"a request for a page", "GET / HTTP/1.1\r\n", auth, "this is an HTTP request, and the port speaks the Redis protocol"},
+		{"a request of HTTP/2", "PRI * HTTP/2.0\r\n", auth, "this is an HTTP request, and the port speaks the Redis protocol"},
+		{"a request without its version", "GET /\r\n", auth, "7 more"},
+		{"a key that looks like one", "TTL / HTTP/1.1\r\n", auth, "16 more"},
+		{"a TLS handshake", "\x16\x03\x01\x02\x00", anon, "this is a TLS handshake, and the port speaks the Redis protocol without TLS"},
 		{"a command that begins like one", "POSTS\r\n", auth, "7 more"},
 		{"garbage", "\x00\xff\x16\x03\x01", auth, "more"},
 	}
@@ -214,7 +219,7 @@ func TestGuardAndParserDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Whatever arrives, in pieces of any size: neither guard nor parser panics,
+// Whatever arrives, in pieces of any size: neither guard nor parsers panic,
 // the pieces make no difference, and what the guard calls complete the parser
 // reads to its last byte.
 func FuzzGuard(f *testing.F) {
@@ -235,15 +240,17 @@ func FuzzGuard(f *testing.F) {
 		for _, s := range whole {
 			switch s.v {
 			case Complete:
-				line := b[0] != '*'
-				done, args, _, left, err := redcon.ReadNextCommand(b[:s.n], nil)
-				if err != nil {
-					if !line || !strings.Contains(err.Error(), "unbalanced quotes") {
-						t.Fatalf("the parser refuses %q: %v", b[:s.n], err)
+				if b[0] != '*' {
+					if words, _ := AppendWords(nil, bytes.Clone(b[:s.n])); len(words) > MaxWords(s.n) {
+						t.Fatalf("%q has %d words", b[:s.n], len(words))
 					}
 					break
 				}
-				if !done || len(left) != 0 || !line && len(args) != s.args {
+				done, args, _, left, err := redcon.ReadNextCommand(b[:s.n], nil)
+				if err != nil {
+					t.Fatalf("the parser refuses %q: %v", b[:s.n], err)
+				}
+				if !done || len(left) != 0 || len(args) != s.args {
 					t.Fatalf("the parser reads %q as %q, done %v, and leaves %q", b[:s.n], args, done, left)
 				}
 			case Bad:

@@ -11,3 +11,7 @@ const (
 	RESP2 = 2
 	RESP3 = 3
 )
+
+// FlushBytes is how many bytes of replies are enough for one write: whoever
+// gathers more lets the client take them first.
+const FlushBytes = 64 << 10

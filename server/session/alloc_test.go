@@ -18,7 +18,7 @@ func TestPipelineAllocatesNothing(t *testing.T) {
 		}
 		s.Command(ping)
 		s.Command(exists)
-		out, _ = s.Flush(out[:0])
+		out, _, _ = s.Flush(out[:0])
 	})
 	if n != 0 {
 		t.Errorf("%v allocations for a pipeline, want 0", n)

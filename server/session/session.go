@@ -9,6 +9,8 @@
 package session
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/stint-dev/stint/engine/store"
@@ -23,9 +25,8 @@ type Info struct {
 	LocalAddr string // the listener's address
 	Unix      bool   // came over a unix socket
 
-	// MaxOutput is how many bytes of replies one Flush may gather before it
-	// stops: the rest of the pipeline is not run and the connection is closed.
-	// One reply may go beyond it. 0: no bound.
+	// MaxOutput bounds one reply, in bytes: a larger one is left out, the rest
+	// of the pipeline is not run and the connection is closed. 0: no bound.
 	MaxOutput int
 }
 
@@ -42,9 +43,29 @@ type Session struct {
 
 	maxOutput int // bytes, 0: no bound
 
-	multi   bool // MULTI was sent, and neither EXEC nor DISCARD since
-	dropped bool // close after the replies so far; nothing more is taken
+	multi bool  // MULTI was sent, and neither EXEC nor DISCARD since
+	end   error // close after the replies so far, and why; nothing more is taken
 }
+
+// Reasons to close a connection.
+var (
+	errQuit   = errors.New("the client asked for the end")
+	errHTTP   = errors.New("the client speaks HTTP")
+	errClosed = errors.New("the connection is gone")
+)
+
+// overError says that a reply is too large to be sent.
+type overError struct {
+	command      string
+	bytes, bound int
+}
+
+func (e *overError) Error() string {
+	return fmt.Sprintf("the reply to %s has %d bytes, want at most %d", e.command, e.bytes, e.bound)
+}
+
+// OverOutput tells this end from others.
+func (e *overError) OverOutput() bool { return true }
 
 // New makes the session of a connection just accepted. st decides its batches
 // with a command.Executor.
@@ -65,6 +86,8 @@ func New(server *command.Server, st store.Store, info Info) *Session {
 type work struct {
 	items []store.Request // in order; Cmd is an index of the table or refused
 	lines []string        // the errors of the refused ones, in order
+	next  int             // items before it are decided
+	line  int             // lines before it are replied
 	batch store.Batch
 	ctx   command.ConnCtx
 	done  chan struct{} // takes one value when a batch is decided later
@@ -90,6 +113,7 @@ func (w *work) free() {
 	clear(w.items)
 	clear(w.lines)
 	w.items, w.lines = w.items[:0], w.lines[:0]
+	w.next, w.line = 0, 0
 	w.batch.Requests, w.batch.Out = nil, nil
 	w.ctx = command.ConnCtx{}
 	works.Put(w)
@@ -105,13 +129,13 @@ func (s *Session) Closed() {
 		s.work.free()
 		s.work = nil
 	}
-	s.dropped = true
+	s.end = errClosed
 }
 
 // Command takes one command of the pipeline: the name and its arguments, which
-// must stay as they are until Flush returns. No words at all is nothing.
+// must stay as they are until all is decided. No words at all is nothing.
 func (s *Session) Command(args [][]byte) {
-	if s.dropped || len(args) == 0 {
+	if s.end != nil || len(args) == 0 {
 		return
 	}
 	cmd, line := command.Find(args)
@@ -120,7 +144,7 @@ func (s *Session) Command(args [][]byte) {
 	if refusal != "" {
 		cmd, line = nil, refusal
 	} else if cmd == nil && speaksHTTP(args[0]) {
-		s.dropped = true
+		s.end = errHTTP
 		s.server.Counters.CrossClosed.Add(1)
 		return
 	}
@@ -147,73 +171,84 @@ func speaksHTTP(name []byte) bool {
 	return false
 }
 
-// Flush decides what was collected since the last call and appends the replies
-// to out. It returns the buffer, and whether to close the connection once it
-// is sent. It may wait for the store.
-func (s *Session) Flush(out []byte) (reply []byte, close bool) {
-	if w := s.work; w != nil {
-		// Taken off first: after a panic in a command the memory is in an
-		// unknown state and must not be used again.
-		s.work = nil
-		out = s.run(w, out)
-		w.free()
+// Flush decides what was collected since the last call, in order, and appends
+// the replies to out. Once out has resp.FlushBytes it stops and returns more:
+// it is to be called again when they are sent. end, if not nil, asks for the
+// connection to be closed once the replies are sent, and says why; it has a
+// method OverOutput if a reply was too large. Flush may wait for the store.
+func (s *Session) Flush(out []byte) (reply []byte, more bool, end error) {
+	w := s.work
+	if w == nil {
+		return out, false, s.end
 	}
-	return out, s.dropped
+	// Taken off first: after a panic in a command the memory is in an unknown
+	// state and must not be used again.
+	s.work = nil
+	out, end = s.run(w, out)
+	if end == nil && w.next < len(w.items) {
+		s.work = w
+		return out, true, nil
+	}
+	w.free()
+	if end != nil {
+		s.end = end
+	}
+	return out, false, s.end
 }
 
-// run decides the commands in order.
-func (s *Session) run(w *work, out []byte) []byte {
-	lines := w.lines
-	i := 0
-	for i < len(w.items) && !s.conn.Closing {
-		if s.maxOutput > 0 && len(out) > s.maxOutput {
-			// A few bytes can ask for many: a pipeline of SCANs with a large
-			// COUNT must not be gathered to its end.
-			s.conn.Closing = true
+// run decides commands in order until there are enough replies, at least one.
+func (s *Session) run(w *work, out []byte) ([]byte, error) {
+	first := w.next
+	defer func() { s.server.Counters.Commands.Add(int64(w.next - first)) }()
+	for w.next < len(w.items) {
+		item, before, n := &w.items[w.next], len(out), 1
+		switch {
+		case item.Cmd == refused:
+			out = appendError(out, w.lines[w.line])
+			w.line++
+		case !s.conn.Authenticated && command.At(item.Cmd).Flags&command.NoAuth == 0:
+			out = appendError(out, command.ErrNoAuth)
+		case command.At(item.Cmd).Store():
+			n = s.batch(w.items[w.next:])
+			out = s.runBatch(w, w.items[w.next:w.next+n], out)
+		default:
+			out = s.runConn(w, command.At(item.Cmd), item.Args, out)
+		}
+		w.next += n
+		if size := len(out) - before; n == 1 && s.maxOutput > 0 && size > s.maxOutput {
+			name := "a command that was refused"
+			if item.Cmd != refused {
+				name = command.At(item.Cmd).FullName()
+			}
+			return out[:before], &overError{name, size, s.maxOutput}
+		}
+		if s.conn.Closing {
+			return out, errQuit
+		}
+		if len(out) >= resp.FlushBytes {
 			break
 		}
-		item := &w.items[i]
-		if item.Cmd == refused {
-			out = appendError(out, lines[0])
-			lines = lines[1:]
-			i++
-			continue
-		}
-		cmd := command.At(item.Cmd)
-		switch {
-		case !s.conn.Authenticated && cmd.Flags&command.NoAuth == 0:
-			out = appendError(out, command.ErrNoAuth)
-			i++
-		case cmd.Store():
-			n := s.batch(w.items[i:])
-			out = s.runBatch(w, w.items[i:i+n], out)
-			i += n
-		default:
-			out = s.runConn(w, cmd, item.Args, out)
-			i++
-		}
 	}
-	s.server.Counters.Commands.Add(int64(i))
-	s.dropped = s.dropped || s.conn.Closing
-	return out
+	return out, nil
 }
 
 // batch makes ready the store commands at the beginning of items and returns
-// how many are one batch; the first item is one. A slow command ends it: its
-// reply may be large and is looked at before the next one is asked for.
+// how many are one batch; the first item is one. A slow command is a batch of
+// its own: its reply may be large, and is looked at by itself.
 func (s *Session) batch(items []store.Request) int {
 	for n := range items {
 		if items[n].Cmd == refused {
 			return n
 		}
 		cmd := command.At(items[n].Cmd)
-		if !cmd.Store() {
+		slow := cmd.Flags&command.Slow != 0
+		if !cmd.Store() || slow && n > 0 {
 			return n
 		}
 		items[n].DB, items[n].Proto = s.conn.DB, s.conn.Proto
 		s.conn.LastCmd = cmd
-		if cmd.Flags&command.Slow != 0 {
-			return n + 1
+		if slow {
+			return 1
 		}
 	}
 	return len(items)

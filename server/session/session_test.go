@@ -51,8 +51,19 @@ func send(s *Session, lines ...string) (reply string, end bool) {
 	for _, line := range lines {
 		s.Command(words(line))
 	}
-	out, end := s.Flush(nil)
+	out, end := flush(s, nil)
 	return string(out), end
+}
+
+// flush calls Flush until nothing is left to decide, as a transport does.
+func flush(s *Session, out []byte) (reply []byte, end bool) {
+	for {
+		step, more, why := s.Flush(out)
+		if !more {
+			return step, why != nil
+		}
+		out = step
+	}
 }
 
 func newSession(password string) (*Session, *fakeStore, *command.Server) {
@@ -110,11 +121,11 @@ func TestRepliesFollowWhatIsInTheBuffer(t *testing.T) {
 	s, _, _ := newSession("")
 	s.Command(words("EXISTS a"))
 	s.Command(words("PING"))
-	out, _ := s.Flush([]byte("before"))
+	out, _ := flush(s, []byte("before"))
 	if want := "before+a db0 resp2\r\n+PONG\r\n"; string(out) != want {
 		t.Errorf("got %q, want %q", out, want)
 	}
-	if out, end := s.Flush(out); string(out) != "before+a db0 resp2\r\n+PONG\r\n" || end {
+	if out, end := flush(s, out); string(out) != "before+a db0 resp2\r\n+PONG\r\n" || end {
 		t.Errorf("a Flush with nothing collected: %q, %v", out, end)
 	}
 }
@@ -174,7 +185,7 @@ func TestEmptyCommandIsNothing(t *testing.T) {
 	s, _, server := newSession("")
 	s.Command(nil)
 	s.Command([][]byte{})
-	if out, end := s.Flush(nil); len(out) != 0 || end {
+	if out, end := flush(s, nil); len(out) != 0 || end {
 		t.Errorf("got %q, %v", out, end)
 	}
 	if n := server.Counters.Commands.Load(); n != 0 {
@@ -288,42 +299,14 @@ func TestBrowserIsCutOff(t *testing.T) {
 	}
 }
 
-func TestSlowCommandEndsItsBatch(t *testing.T) {
+func TestSlowCommandIsABatchOfItsOwn(t *testing.T) {
 	s, f, _ := newSession("")
 	reply, _ := send(s, "EXISTS a", "SCAN 1", "SCAN 2", "EXISTS b", "EXISTS c")
 	if want := "+a db0 resp2\r\n+1 db0 resp2\r\n+2 db0 resp2\r\n+b db0 resp2\r\n+c db0 resp2\r\n"; reply != want {
 		t.Errorf("got %q", reply)
 	}
-	if got := fmt.Sprint(f.batches); got != "[2 1 2]" {
-		t.Errorf("batches %s, want [2 1 2]", got)
-	}
-}
-
-func TestPipelineOfLargeRepliesIsCutOff(t *testing.T) {
-	s, _, _ := newSession("")
-	reply, _ := send(s, "SCAN 1", "ECHO x", "SCAN 2")
-	full := len(reply)
-	for bound := 1; bound <= full; bound++ {
-		s, f, _ := newSession("")
-		s.maxOutput = bound
-		reply, end := send(s, "SCAN 1", "ECHO x", "SCAN 2")
-		// "+1 db0 resp2" and its end are 14 bytes, the echo 7.
-		want := 3
-		if bound < 14 {
-			want = 1
-		} else if bound < 21 {
-			want = 2
-		}
-		if got := []int{0, 14, 21, full}[want]; len(reply) != got || end != (want < 3) {
-			t.Errorf("bound %d: %d bytes, want %d, end %v", bound, len(reply), got, end)
-		}
-		if want < 3 && len(f.batches) != 1 {
-			t.Errorf("bound %d: the store was asked for more", bound)
-		}
-	}
-	s = New(&command.Server{}, nil, Info{MaxOutput: 5})
-	if s.maxOutput != 5 {
-		t.Error("the bound is not taken over")
+	if got := fmt.Sprint(f.batches); got != "[1 1 1 2]" {
+		t.Errorf("batches %s, want [1 1 1 2]", got)
 	}
 }
 
@@ -340,7 +323,7 @@ func TestClosedSessionRunsNothing(t *testing.T) {
 	s.Command(words("EXISTS a"))
 	s.Closed()
 	s.Command(words("EXISTS b"))
-	if out, end := s.Flush(nil); len(out) != 0 || !end || len(f.batches) != 0 {
+	if out, end := flush(s, nil); len(out) != 0 || !end || len(f.batches) != 0 {
 		t.Errorf("got %q, %v, batches %v", out, end, f.batches)
 	}
 }
@@ -355,7 +338,7 @@ func TestSessionAfterAPanicInTheStoreTakesFreshMemory(t *testing.T) {
 				t.Fatal("the panic did not come through")
 			}
 		}()
-		s.Flush(nil)
+		_, _, _ = s.Flush(nil)
 	}()
 	s.store = &fakeStore{}
 	if reply, _ := send(s, "EXISTS b"); reply != "+b db0 resp2\r\n" {
@@ -402,7 +385,7 @@ func FuzzCommand(f *testing.F) {
 		}
 		s.Command(bytes.Split(line, []byte{0}))
 		s.Command(words("ECHO mark"))
-		out, end := s.Flush(nil)
+		out, end := flush(s, nil)
 		if end {
 			return
 		}

@@ -30,8 +30,9 @@ type conn struct {
 	args  [][]byte
 	out   []byte // replies not yet written
 	held  int64  // bytes of buf that are counted in Server.held
+	owed  int64  // bytes of out that are counted in Server.heldReplies
 
-	steps uint64 // how often the client has sent or taken bytes
+	steps uint64 // how often the client has sent bytes, and a write has begun
 
 	// For the watch: steps and the phase the goroutine is in. Written by the
 	// goroutine alone.
@@ -95,6 +96,7 @@ func (c *conn) leave() {
 	c.enter(leaving)
 	_ = c.nc.Close()
 	c.s.held.Add(-c.held)
+	c.s.heldReplies.Add(-c.owed)
 	defer c.s.leave(c)
 	if c.sess == nil {
 		return
@@ -114,27 +116,19 @@ func (c *conn) leave() {
 func (c *conn) round() (end bool) {
 	for {
 		count, more, fault := c.collect()
-		if count > 0 {
-			c.out, end = c.sess.Flush(c.out)
-			c.args = c.args[:0]
-			c.commands.Add(uint64(count))
-			c.batches.Add(1)
+		if count > 0 && !c.decide(count) {
+			return true
 		}
-		switch {
-		case len(c.out) > c.s.o.MaxOutput:
-			c.s.slowClosed.Add(1)
-			c.s.o.Log.Warn("a reply is over the output bound, the connection is closed", "id", c.info.ID, "bytes", len(c.out), "bound", c.s.o.MaxOutput)
-			return true
-		case end:
-			c.farewell()
-			return true
-		case fault != nil:
+		if fault != nil {
 			c.s.protocolErrors.Add(1)
 			c.s.o.Log.Debug("a client does not speak the protocol, the connection is closed", "id", c.info.ID, "error", fault)
+			if errors.Is(fault, resp.ErrTLS) {
+				c.s.countTLS(c.info.ID, c.info.Remote)
+			}
 			c.refuse("ERR " + fault.Error())
 			return true
 		}
-		if len(c.out) > 0 && (!more || len(c.out) >= bufLarge) && !c.flush() {
+		if len(c.out) > 0 && (!more || len(c.out) >= resp.FlushBytes) && !c.flush() {
 			return true
 		}
 		if !more {
@@ -142,6 +136,64 @@ func (c *conn) round() (end bool) {
 			return false
 		}
 	}
+}
+
+// decide has the session decide a batch of count commands, and writes replies
+// as often as it has enough of them. It fails when the connection is to be
+// closed.
+func (c *conn) decide(count int) bool {
+	c.commands.Add(uint64(count))
+	c.batches.Add(1)
+	for {
+		out, more, end := c.sess.Flush(c.out)
+		c.out = out
+		if !c.account() {
+			return false
+		}
+		if len(out) > c.s.o.MaxOutput+resp.FlushBytes {
+			c.s.slowClosed.Add(1)
+			c.s.o.Log.Warn("a reply is over the output bound, the connection is closed", "id", c.info.ID, "bytes", len(out), "bound", c.s.o.MaxOutput)
+			return false
+		}
+		if end != nil {
+			var over interface{ OverOutput() bool }
+			if errors.As(end, &over) && over.OverOutput() {
+				c.s.slowClosed.Add(1)
+				c.s.o.Log.Warn("a reply is over the output bound, the connection is closed", "id", c.info.ID, "error", end)
+			}
+			c.farewell()
+			return false
+		}
+		if !more {
+			c.args = c.args[:0]
+			return true
+		}
+		if !c.flush() {
+			return false
+		}
+	}
+}
+
+// account books what the output buffer holds. It fails when that grows and is,
+// with those of all other connections, over the bound: the memory is with
+// clients that do not read, and this may be one of them.
+func (c *conn) account() bool {
+	owed := int64(0)
+	if cap(c.out) > bufLarge {
+		owed = int64(cap(c.out))
+	}
+	if owed == c.owed {
+		return true
+	}
+	grows := owed > c.owed
+	sum := c.s.heldReplies.Add(owed - c.owed)
+	c.owed = owed
+	if !grows || sum <= c.s.o.MaxReplies {
+		return true
+	}
+	c.s.slowClosed.Add(1)
+	c.s.o.Log.Warn("replies that clients have not taken hold too much memory, a connection is closed", "id", c.info.ID, "bytes", sum, "bound", c.s.o.MaxReplies)
+	return false
 }
 
 // collect hands commands to the session until it is time for a Flush, and
@@ -182,20 +234,27 @@ func (c *conn) collect() (count int, more bool, fault error) {
 // parse splits a command that the guard has called complete. All commands of a
 // batch have their arguments in one slice; it is replaced, not moved, when it
 // is too short: the session still has the ones before.
-func (c *conn) parse(command []byte) ([][]byte, error) {
+func (c *conn) parse(command []byte) (args [][]byte, fault error) {
+	need := c.guard.Args()
+	if need == 0 {
+		need = resp.MaxWords(len(command))
+	}
 	used := len(c.args)
-	if need := max(c.guard.Args(), 1); cap(c.args)-used < need {
+	if cap(c.args)-used < need {
 		c.args, used = make([][]byte, 0, max(2*cap(c.args), need, 64)), 0
 	}
-	_, args, _, _, err := redcon.ReadNextCommand(command, c.args[used:used:cap(c.args)])
-	if err != nil {
-		return nil, err
+	room := c.args[used:used:cap(c.args)]
+	if c.guard.Args() > 0 {
+		_, args, _, _, fault = redcon.ReadNextCommand(command, room)
+	} else if words, err := resp.AppendWords(room, command); err != nil {
+		fault = err // not assigned at once: a nil pointer would be an error
+	} else {
+		args = words
 	}
-	// A line may have more words than there was room for: then they are in a
-	// slice of the parser's own.
-	if used+len(args) <= cap(c.args) {
-		c.args = c.args[:used+len(args)]
+	if fault != nil {
+		return nil, fault
 	}
+	c.args = c.args[:used+len(args)]
 	return args[:len(args):len(args)], nil
 }
 
@@ -207,6 +266,7 @@ func (c *conn) tidy() {
 	c.r = 0
 	if cap(c.out) > bufLarge {
 		c.out = nil
+		c.account()
 	}
 	switch {
 	case len(c.buf) > bufLarge && c.w <= bufLarge/2:
@@ -264,6 +324,7 @@ func (c *conn) shrink() {
 		c.resize(bufSmall)
 	}
 	c.args, c.out = nil, nil
+	c.account()
 }
 
 // refuse answers with an error, after the replies before it, and ends.
@@ -283,33 +344,44 @@ func (c *conn) farewell() {
 }
 
 // flush writes the replies. It fails when the connection is broken or the
-// client has taken nothing for too long.
+// client has taken too little for too long.
 func (c *conn) flush() bool {
 	rest := c.out
 	c.out = c.out[:0]
 	for len(rest) > 0 {
-		c.enter(writing)
-		n, err := c.nc.Write(rest)
-		if n > 0 {
-			c.steps++
-			c.bytesOut.Add(uint64(n))
-			rest = rest[n:]
-		}
+		n, err := c.write(rest)
+		rest = rest[n:]
 		switch {
 		case err == nil:
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			c.s.o.Log.Debug("writing to a client failed", "id", c.info.ID, "error", err)
 			return false
-		case n == 0 && c.ordered() == orderSlow:
-			c.s.slowClosed.Add(1)
-			c.s.o.Log.Info("a client does not read its replies, the connection is closed", "id", c.info.ID, "bytes", len(rest))
-			return false
+		case c.ordered() != orderSlow:
+			// The order was for an earlier write.
+			_ = c.nc.SetWriteDeadline(time.Time{})
 		default:
-			// It took something in that time, or the order was for an
-			// earlier write.
+			// The system says that there is room only when there is much. What
+			// there is now counts as taken too.
+			_ = c.nc.SetWriteDeadline(time.Now().Add(lastLook))
+			more, err := c.write(rest)
+			rest = rest[more:]
+			if len(rest) > 0 && n+more < leastProgress {
+				c.s.slowClosed.Add(1)
+				c.s.o.Log.Info("a client does not read its replies, the connection is closed", "id", c.info.ID, "bytes", len(rest), "error", err)
+				return false
+			}
 			_ = c.nc.SetWriteDeadline(time.Time{})
 		}
 	}
 	c.enter(deciding)
 	return true
+}
+
+// write is one Write, seen by the watch as a new one.
+func (c *conn) write(b []byte) (int, error) {
+	c.steps++
+	c.enter(writing)
+	n, err := c.nc.Write(b)
+	c.bytesOut.Add(uint64(n))
+	return n, err
 }

@@ -28,12 +28,16 @@ type Server struct {
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // ns
 
-	draining atomic.Bool  // set with mu held, before done is closed
-	held     atomic.Int64 // bytes of large input buffers
-	turning  atomic.Int64 // connections being turned away with care
+	draining    atomic.Bool  // set with mu held, before done is closed
+	held        atomic.Int64 // bytes of large input buffers
+	heldReplies atomic.Int64 // bytes of large output buffers
+	turning     atomic.Int64 // connections being turned away with care
 
 	rejected, denied, acceptErrors, protocolErrors atomic.Uint64
-	panics, idleClosed, slowClosed                 atomic.Uint64
+	panics, idleClosed, slowClosed, tlsClosed      atomic.Uint64
+
+	tlsLogged atomic.Int64 // ns since made, when a TLS handshake was last logged; 0: never
+	made      time.Time
 
 	mu        sync.Mutex // guards what follows; never held while anything waits
 	watching  bool
@@ -55,6 +59,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o:         o,
 		tick:      watchEvery,
+		made:      time.Now(),
 		done:      make(chan struct{}),
 		conns:     make(map[uint64]*conn),
 		listeners: make(map[net.Listener]struct{}),
@@ -274,8 +279,23 @@ func (s *Server) Stats() Stats {
 		Panics:         s.panics.Load(),
 		IdleClosed:     s.idleClosed.Load(),
 		SlowClosed:     s.slowClosed.Load(),
+		TLSClosed:      s.tlsClosed.Load(),
 		Held:           s.held.Load(),
+		HeldReplies:    s.heldReplies.Load(),
 	}
+}
+
+// countTLS counts a connection that was closed because it began with a TLS
+// handshake, and tells the operator, to whom it means a client with the wrong
+// settings: the first time and then at most once in tlsLogEvery.
+func (s *Server) countTLS(id uint64, remote net.Addr) {
+	n := s.tlsClosed.Add(1)
+	now, last := int64(time.Since(s.made))+1, s.tlsLogged.Load()
+	if last != 0 && now-last < int64(tlsLogEvery) || !s.tlsLogged.CompareAndSwap(last, now) {
+		return
+	}
+	s.o.Log.Info("a client speaks TLS, which this server does not: it has to connect without; the connection is closed",
+		"id", id, "client", remote, "closed_so_far", n)
 }
 
 // graceAfterForce is how long Shutdown still waits after closing connections

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -22,21 +23,25 @@ const patience = 20 * time.Second
 
 // toy is a Session with a few commands: PING, ECHO x, BIG n (n bytes), COUNT
 // (of its arguments), AUTH, QUIT, PANIC, and WAIT, which decides when hold is
-// closed. Like a real one it answers in Flush.
+// closed, and OVER, whose reply is too large. Like a real one it answers in
+// Flush, up to resp.FlushBytes at a time.
 type toy struct {
 	info    ConnInfo
 	hold    chan struct{}
 	closed  func()
 	open    bool // authenticated
+	flushes int
 	pending [][][]byte
 }
 
 func (s *toy) Command(args [][]byte) { s.pending = append(s.pending, args) }
 
-func (s *toy) Flush(out []byte) ([]byte, bool) {
+func (s *toy) Flush(out []byte) ([]byte, bool, error) {
+	s.flushes++
 	w := resp.Writer{B: out}
-	defer func() { s.pending = s.pending[:0] }()
-	for _, args := range s.pending {
+	for len(s.pending) > 0 {
+		args := s.pending[0]
+		s.pending = s.pending[1:]
 		switch name := strings.ToUpper(string(args[0])); name {
 		case "PING":
 			w.Simple("PONG")
@@ -57,13 +62,26 @@ func (s *toy) Flush(out []byte) ([]byte, bool) {
 			panic("a fault in a command")
 		case "QUIT":
 			w.OK()
-			return w.B, true
+			s.pending = nil
+			return w.B, false, errors.New("the client asked for the end")
+		case "OVER":
+			s.pending = nil
+			return w.B, false, over{}
 		default:
 			w.Error("ERR unknown command " + resp.Quote(args[0]))
 		}
+		if len(w.B) >= resp.FlushBytes && len(s.pending) > 0 {
+			return w.B, true, nil
+		}
 	}
-	return w.B, false
+	return w.B, false, nil
 }
+
+// over is the end for a reply that is too large.
+type over struct{}
+
+func (over) Error() string    { return "a reply is too large" }
+func (over) OverOutput() bool { return true }
 
 func (s *toy) Authenticated() bool { return s.open }
 

@@ -25,18 +25,25 @@ import (
 // are called by one goroutine at a time, never at once.
 type Session interface {
 	// Command takes the next command of a pipeline: its name and arguments, at
-	// least one. They are valid until Flush returns; one kept for longer would
-	// change, and keep alive a buffer that was given up.
+	// least one. They are valid until the last Flush of the batch returns; one
+	// kept for longer would change, and keep alive a buffer that was given up.
 	Command(args [][]byte)
 
 	// Flush decides what was collected, in order, and appends the replies to
-	// out. end asks for the connection to be closed once they are written;
-	// what the client sent after that command is not looked at. Flush may wait.
-	// It does not keep out.
-	Flush(out []byte) (reply []byte, end bool)
+	// out. Once out has resp.FlushBytes or more it stops after the command at hand
+	// and returns more: the transport writes and calls again, with no command
+	// in between, so that a client that takes its replies may ask for any
+	// number, and one that does not is not worked for.
+	//
+	// end, if not nil, asks for the connection to be closed once the replies
+	// are written, and says why; what the client sent after that command is
+	// not looked at. An end with a method OverOutput that returns true says
+	// that a reply was too large to be sent. Flush may wait. It does not keep
+	// out.
+	Flush(out []byte) (reply []byte, more bool, end error)
 
 	// Authenticated says whose bounds hold for the commands to come. It is
-	// asked after each Flush: as long as it is false, a Flush follows every
+	// asked after each batch: as long as it is false, a Flush follows every
 	// command.
 	Authenticated() bool
 
@@ -74,19 +81,23 @@ type Options struct {
 	IdleTimeout time.Duration // a connection silent for longer is closed; 0: never
 
 	// StallTimeout closes a connection that has sent a part of a command, of
-	// more than 4 KiB, and nothing more for this long; 30 s. A smaller part
-	// costs no more than a silent connection and may wait for IdleTimeout.
+	// more than 4 KiB, and in all this time neither its end nor 64 KiB more:
+	// what it holds is room that others may need; 30 s. A smaller part costs no
+	// more than a silent connection and may wait for IdleTimeout.
 	StallTimeout time.Duration
 
-	// WriteTimeout closes a connection whose client takes not one byte of a
-	// reply for this long; 10 s.
+	// WriteTimeout closes a connection whose client in all this time takes
+	// neither 64 KiB of its replies nor what is left of them; 10 s.
 	WriteTimeout time.Duration
 
-	MaxOutput int // bytes of replies not yet taken by a client, above which it is closed; 64 MiB
+	// MaxOutput bounds one reply, in bytes; 64 MiB. What a Flush returns beyond
+	// this and resp.FlushBytes closes the connection.
+	MaxOutput int
 
 	// MaxInput bounds what all connections together hold of commands too large
-	// for the ordinary buffer, in bytes; 1 GiB.
-	MaxInput int64
+	// for the ordinary buffer, in bytes; 1 GiB. MaxReplies does the same for
+	// the replies that clients have not taken yet.
+	MaxInput, MaxReplies int64
 
 	Log *slog.Logger // nil: nothing is logged
 }
@@ -102,6 +113,9 @@ const (
 	batchCommands = 1024
 	batchBytes    = 64 << 10
 
+	leastProgress = 64 << 10              // bytes that a slow client has to move in a time-out
+	lastLook      = 10 * time.Millisecond // for what else it takes when that is over
+
 	quietAfter  = 10 * time.Second       // silence after which buffers shrink
 	lingerFor   = 500 * time.Millisecond // how long a refused client's input is still read
 	lingerBytes = 256 << 10
@@ -109,6 +123,8 @@ const (
 
 	backoffMin = 5 * time.Millisecond // after a failed accept, doubled each time
 	backoffMax = time.Second
+
+	tlsLogEvery = time.Minute // the pause between two log lines about TLS handshakes
 
 	watchEvery = time.Second // how often connections are looked at: the precision of all time limits
 )
@@ -131,7 +147,7 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("transport: the limit %s is %d, want at least 1", name, n)
 		}
 	}
-	if o.IdleTimeout < 0 || o.StallTimeout < 0 || o.WriteTimeout < 0 || o.MaxOutput < 0 || o.MaxInput < 0 {
+	if o.IdleTimeout < 0 || o.StallTimeout < 0 || o.WriteTimeout < 0 || o.MaxOutput < 0 || o.MaxInput < 0 || o.MaxReplies < 0 {
 		return o, errors.New("transport: a time-out or bound is below 0")
 	}
 	if o.MaxClients == 0 {
@@ -148,6 +164,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.MaxInput == 0 {
 		o.MaxInput = 1 << 30
+	}
+	if o.MaxReplies == 0 {
+		o.MaxReplies = 1 << 30
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -166,10 +185,12 @@ type Stats struct {
 	BytesIn        uint64
 	BytesOut       uint64
 	Commands       uint64 // handed to sessions
-	Batches        uint64 // calls of Flush
+	Batches        uint64 // of commands, each decided by one Flush or several
 	ProtocolErrors uint64 // connections closed for what they sent
 	Panics         uint64 // connections closed because handling them panicked
 	IdleClosed     uint64 // closed by IdleTimeout or StallTimeout
-	SlowClosed     uint64 // closed by WriteTimeout, MaxOutput or MaxInput
+	SlowClosed     uint64 // closed by WriteTimeout, MaxOutput, MaxInput or MaxReplies
+	TLSClosed      uint64 // protocol errors that were TLS handshakes
 	Held           int64  // bytes held now of commands too large for the ordinary buffer
+	HeldReplies    int64  // the same of replies
 }

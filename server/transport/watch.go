@@ -24,7 +24,7 @@ const (
 	orderNone   = iota
 	orderShrink // give memory back and wait on
 	orderIdle   // end: silent for too long
-	orderSlow   // end: nothing taken for too long
+	orderSlow   // end, if too little was taken
 
 	orderBits = 2
 )
@@ -34,6 +34,15 @@ type watched struct {
 	seen  uint64    // its beat, last time
 	since time.Time // when it was first seen at that beat; zero before any look
 	small bool      // it has been told to shrink since
+
+	part part // what it had sent of an unfinished command
+}
+
+// part is how far an unfinished command was at some time. A client that sends a
+// byte now and then is not silent, and yet holds what others may need.
+type part struct {
+	since           time.Time // zero: there was none
+	bytes, commands uint64    // what the connection had sent by then
 }
 
 // watch looks at all connections at every tick until the server stops.
@@ -64,17 +73,23 @@ func (s *Server) watch() {
 // look gives a connection an order if one is due. Only the watch calls it.
 func (c *conn) look(now time.Time) {
 	beat := c.beat.Load()
+	phase := beat & (1<<phaseBits - 1)
+	stands := phase == stalled && c.standsStill(now)
+	if phase != stalled {
+		c.part = part{}
+	}
 	if beat != c.seen || c.since.IsZero() {
-		c.watched = watched{seen: beat, since: now}
-		return
+		c.watched = watched{seen: beat, since: now, part: c.part}
+		if !stands {
+			return
+		}
 	}
 	silent := now.Sub(c.since)
-	phase := beat & (1<<phaseBits - 1)
 	switch phase {
 	case reading, stalled:
 		idle := time.Duration(c.s.idleTimeout.Load())
 		switch {
-		case idle > 0 && silent >= idle, phase == stalled && silent >= c.s.o.StallTimeout:
+		case idle > 0 && silent >= idle, stands:
 			c.demand(beat, orderIdle)
 			c.wake()
 		case silent >= quietAfter && !c.small:
@@ -88,6 +103,24 @@ func (c *conn) look(now time.Time) {
 			_ = c.nc.SetWriteDeadline(longAgo)
 		}
 	}
+}
+
+// standsStill reports whether a connection in the middle of a large command has
+// for too long sent neither the end of it nor enough of it.
+func (c *conn) standsStill(now time.Time) bool {
+	p := part{now, c.bytesIn.Load(), c.commands.Load()}
+	if c.part.since.IsZero() || c.part.commands != p.commands {
+		c.part = p
+		return false
+	}
+	if now.Sub(c.part.since) < c.s.o.StallTimeout {
+		return false
+	}
+	if p.bytes-c.part.bytes >= leastProgress {
+		c.part = p
+		return false
+	}
+	return true
 }
 
 // longAgo is a deadline that ends a wait at once.
@@ -122,7 +155,7 @@ func (c *conn) obey() (end bool) {
 	switch c.ordered() {
 	case orderIdle:
 		c.s.idleClosed.Add(1)
-		c.s.o.Log.Debug("a client was silent for too long, the connection is closed", "id", c.info.ID)
+		c.s.o.Log.Debug("a client has sent nothing or too little for too long, the connection is closed", "id", c.info.ID)
 		return true
 	case orderShrink:
 		c.shrink()

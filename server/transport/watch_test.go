@@ -3,8 +3,11 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -103,15 +106,21 @@ func TestASessionThatThinksIsNotIdle(t *testing.T) {
 
 func TestHalfACommandAndSilence(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, s *Server, l *pipes) {
-		small, large, slow := l.dial(t), l.dial(t), l.dial(t)
+		small, large, steady, drip := l.dial(t), l.dial(t), l.dial(t), l.dial(t)
 		small.send("*2\r\n$4\r\nECHO\r\n$100000\r\nab")
-		start := "*2\r\n$4\r\nECHO\r\n$100000\r\n" + strings.Repeat("x", 50_000)
+		const size, first, piece, times = 1_000_000, 50_000, 2_500, 100
+		start := "*2\r\n$4\r\nECHO\r\n$1000000\r\n" + strings.Repeat("x", first)
 		large.send(start)
-		slow.send(start)
+		steady.send(start)
+		drip.send(start)
 		other := l.dial(t)
-		for range 40 {
+		dripping := 0
+		for i := range times {
 			other.ping()
-			slow.send("x")
+			steady.send(strings.Repeat("x", piece))
+			if _, err := drip.Conn.Write([]byte("x")); err == nil {
+				dripping = i + 1
+			}
 			pass(time.Second)
 		}
 		if !gone(large) {
@@ -120,15 +129,33 @@ func TestHalfACommandAndSilence(t *testing.T) {
 		if gone(small) {
 			t.Error("a small part costs nothing, and its connection is closed")
 		}
-		if gone(slow) {
+		if gone(steady) {
 			t.Error("a slow sender is closed while it sends")
+		}
+		if dripping < 29 || dripping > 33 {
+			t.Errorf("who sends a byte now and then is closed after %d s, want 30", dripping)
 		}
 		small.send(strings.Repeat("x", 99_998) + "\r\n")
 		small.want("$100000\r\nab" + strings.Repeat("x", 99_998) + "\r\n")
-		slow.send(strings.Repeat("x", 50_000-40) + "\r\n")
-		slow.want("$100000\r\n" + strings.Repeat("x", 100_000) + "\r\n")
-		if got := s.Stats().IdleClosed; got != 1 {
-			t.Errorf("%d closed, want 1", got)
+		steady.send(strings.Repeat("x", size-first-times*piece) + "\r\n")
+		steady.want("$1000000\r\n" + strings.Repeat("x", size) + "\r\n")
+		if got := s.Stats().IdleClosed; got != 2 {
+			t.Errorf("%d closed, want 2", got)
+		}
+	})
+}
+
+// Commands that end are not one that stands still, even if there is half of
+// one whenever the watch looks.
+func TestLargeCommandsThatComeSlowlyAreServed(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, s *Server, l *pipes) {
+		c := l.dial(t)
+		half := strings.Repeat("x", 5000)
+		c.send("*2\r\n$4\r\nECHO\r\n$10000\r\n" + half)
+		for range 8 {
+			pass(25 * time.Second)
+			go c.send(half + "\r\n*2\r\n$4\r\nECHO\r\n$10000\r\n" + half)
+			c.want("$10000\r\n" + half + half + "\r\n")
 		}
 	})
 }
@@ -206,12 +233,18 @@ func TestAClientThatNeverReadsIsClosed(t *testing.T) {
 func TestAClientThatReadsSlowlyIsServed(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, s *Server, l *pipes) {
 		c := l.dial(t)
-		c.send("BIG 60\r\n")
-		for range 60 + len("$60\r\n\r\n") {
-			if _, err := c.Conn.Read(make([]byte, 1)); err != nil {
-				t.Fatalf("closed although the client takes a byte every 8 s: %v", err)
+		c.send("BIG 1000000\r\n")
+		left := 1_000_000 + len("$1000000\r\n\r\n")
+		for range 60 {
+			n, err := io.ReadFull(c.Conn, make([]byte, 7000))
+			if err != nil {
+				t.Fatalf("closed although the client takes 70 kB in 10 s: %v", err)
 			}
-			pass(8 * time.Second)
+			left -= n
+			pass(time.Second)
+		}
+		if _, err := io.ReadFull(c.Conn, make([]byte, left)); err != nil {
+			t.Fatal(err)
 		}
 		c.ping()
 		// A client that stops for longer than the limit between two replies
@@ -219,6 +252,78 @@ func TestAClientThatReadsSlowlyIsServed(t *testing.T) {
 		pass(time.Hour)
 		c.ping()
 	})
+}
+
+// A byte now and then is no reading: the reply would be held for ever.
+func TestAClientThatReadsAByteNowAndThenIsClosed(t *testing.T) {
+	for _, size := range []string{"60", "1000000"} {
+		bubble(t, Options{}, func(t *testing.T, s *Server, l *pipes) {
+			c := l.dial(t)
+			c.send("BIG " + size + "\r\n")
+			start := time.Now()
+			for {
+				if _, err := c.Conn.Read(make([]byte, 1)); err != nil {
+					break
+				}
+				pass(time.Second)
+				if time.Since(start) > time.Minute {
+					t.Fatal("still held after a minute")
+				}
+			}
+			if took := time.Since(start); took < 9*time.Second || took > 13*time.Second {
+				t.Errorf("%s bytes: closed after %v, want 10 s", size, took)
+			}
+			if got := s.Stats(); got.SlowClosed != 1 || got.HeldReplies != 0 {
+				t.Errorf("%d closed as slow, %d bytes held; want 1 and 0", got.SlowClosed, got.HeldReplies)
+			}
+		})
+	}
+}
+
+// A socket takes nothing more until a third of its buffer is free. A client
+// that has read less of it reads all the same.
+func TestWhatASocketHasRoomForCountsAsTaken(t *testing.T) {
+	for _, x := range []struct {
+		first, last int
+		ok          bool
+	}{
+		{0, leastProgress, true}, {leastProgress, 0, true}, {leastProgress / 2, leastProgress / 2, true},
+		{0, leastProgress - 1, false}, {1, leastProgress - 2, false}, {0, 3 * leastProgress, true},
+	} {
+		s := newServer(t, Options{})
+		c := &conn{s: s, out: make([]byte, 3*leastProgress)}
+		nc := &lazy{conn: c, takes: []int{x.first, x.last}}
+		c.nc = nc
+		if got := c.flush(); got != x.ok {
+			t.Errorf("%d bytes in time and %d at the end: %v, want %v", x.first, x.last, got, x.ok)
+		}
+		if want := map[bool]uint64{false: 1}[x.ok]; s.Stats().SlowClosed != want {
+			t.Errorf("%d closed as slow, want %d", s.Stats().SlowClosed, want)
+		}
+	}
+}
+
+// lazy is a connection whose writes take so many bytes, the first of them until
+// the watch ends it, and then everything.
+type lazy struct {
+	memory
+	conn  *conn
+	takes []int
+}
+
+func (l *lazy) Write(b []byte) (int, error) {
+	if len(l.takes) == 0 {
+		return l.memory.Write(b)
+	}
+	n := min(l.takes[0], len(b))
+	if len(l.takes) == 2 {
+		l.conn.demand(l.conn.beat.Load(), orderSlow)
+	}
+	l.takes = l.takes[1:]
+	if n == len(b) {
+		return n, nil
+	}
+	return n, os.ErrDeadlineExceeded
 }
 
 // Progress between two looks of the watch has to count even if the write goes
@@ -247,13 +352,122 @@ func TestAReplyOverTheOutputBoundCloses(t *testing.T) {
 	s := newServer(t, Options{MaxOutput: 200_000})
 	addr := onLoopback(t, s)
 	c := dial(t, addr)
-	c.send("BIG 199000\r\n")
-	c.want("$199000\r\n" + strings.Repeat("\x00", 199_000) + "\r\n")
-	c.send("BIG 200000\r\n")
+	c.send("BIG 60000\r\nBIG 199000\r\n")
+	c.want("$60000\r\n" + strings.Repeat("\x00", 60_000) + "\r\n$199000\r\n" + strings.Repeat("\x00", 199_000) + "\r\n")
+	c.send("BIG 265600\r\n")
 	if got := c.end(); got != "" {
 		t.Errorf("a reply over the bound sends %d bytes", len(got))
 	}
 	eventually(t, "it is counted", func() bool { return s.Stats().SlowClosed == 1 })
+	c = dial(t, addr)
+	c.send("PING\r\nOVER\r\nPING\r\n")
+	if got := c.end(); got != "+PONG\r\n" {
+		t.Errorf("before a reply that the session finds too large: %q, want the one before", got)
+	}
+	eventually(t, "it is counted", func() bool { return s.Stats().SlowClosed == 2 })
+}
+
+// However much a pipeline asks for, a client that reads gets it, and only what
+// it takes is worked for.
+func TestLargeRepliesOfAPipelineAreNotGathered(t *testing.T) {
+	s := newServer(t, Options{MaxOutput: 200_000})
+	c := dial(t, onLoopback(t, s))
+	const n = 300
+	in, want := "", ""
+	for i := range n {
+		in += fmt.Sprintf("BIG 150000\r\nECHO %d\r\n", i)
+		want += "$150000\r\n" + strings.Repeat("\x00", 150_000) + fmt.Sprintf("\r\n$%d\r\n%d\r\n", len(fmt.Sprint(i)), i)
+	}
+	c.send(in)
+	c.want(want)
+	c.ping()
+	eventually(t, "nothing is held", func() bool { return s.Stats().HeldReplies == 0 })
+
+	var session *toy
+	bubble(t, Options{NewSession: func(ConnInfo) Session { session = &toy{open: true}; return session }}, func(t *testing.T, s *Server, l *pipes) {
+		c := l.dial(t)
+		c.send(strings.Repeat("BIG 150000\r\n", 50))
+		synctest.Wait()
+		if session.flushes != 1 {
+			t.Errorf("%d times the session is asked for replies that nobody takes, want once", session.flushes)
+		}
+		if got := s.Stats().HeldReplies; got < 150_000 || got > 400_000 {
+			t.Errorf("%d bytes of replies are held, want those of one", got)
+		}
+		for range 50 {
+			c.want("$150000\r\n" + strings.Repeat("\x00", 150_000) + "\r\n")
+		}
+		synctest.Wait()
+		if session.flushes != 50 || s.Stats().Batches != 1 || s.Stats().Commands != 50 {
+			t.Errorf("%d calls for %d commands in %d batches, want 50, 50, 1", session.flushes, s.Stats().Commands, s.Stats().Batches)
+		}
+	})
+}
+
+func TestRepliesHeldTogetherAreBounded(t *testing.T) {
+	bubble(t, Options{MaxReplies: 5_000_000}, func(t *testing.T, s *Server, l *pipes) {
+		var clients []*client
+		for range 10 {
+			c := l.dial(t)
+			c.send("BIG 1000000\r\n")
+			clients = append(clients, c)
+		}
+		synctest.Wait()
+		st := s.Stats()
+		if st.Current < 3 || st.Current > 5 || st.SlowClosed != uint64(10-st.Current) || st.HeldReplies > 5_000_000 || st.HeldReplies < 3_000_000 {
+			t.Errorf("%d clients are left, %d closed, %d bytes held", st.Current, st.SlowClosed, st.HeldReplies)
+		}
+		if gone(clients[0]) || !gone(clients[9]) {
+			t.Error("want those closed that come when there is no room")
+		}
+		small := l.dial(t)
+		small.send("BIG 1000\r\n")
+		small.want("$1000\r\n" + strings.Repeat("\x00", 1000) + "\r\n")
+		_ = clients[1].Close()
+		clients[2].want("$1000000\r\n" + strings.Repeat("\x00", 1_000_000) + "\r\n")
+		synctest.Wait()
+		late := l.dial(t)
+		late.send("BIG 1000000\r\n")
+		late.want("$1000000\r\n" + strings.Repeat("\x00", 1_000_000) + "\r\n")
+		pass(time.Minute)
+		if st := s.Stats(); st.HeldReplies != 0 {
+			t.Errorf("%d bytes are held after all have read or gone, want 0", st.HeldReplies)
+		}
+	})
+}
+
+// A client with TLS on waits for an answer that never comes, or shows an error
+// that tells nothing: the operator has to read what is wrong, but not once for
+// each of a thousand tries.
+func TestTLSIsClosedAtOnceAndLoggedNowAndThen(t *testing.T) {
+	var logged strings.Builder
+	bubble(t, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))}, func(t *testing.T, s *Server, l *pipes) {
+		hello := func() {
+			t.Helper()
+			c := l.dial(t)
+			c.send("\x16")
+			if got := c.end(); !strings.HasPrefix(got, "-ERR Protocol error: this is a TLS handshake") {
+				t.Errorf("a TLS handshake is answered %q", got)
+			}
+			synctest.Wait()
+		}
+		lines := func() int { return strings.Count(logged.String(), "level=INFO msg=\"a client speaks TLS") }
+		for range 5 {
+			hello()
+		}
+		if got := lines(); got != 1 {
+			t.Errorf("5 handshakes are %d lines in the log, want 1:\n%s", got, logged.String())
+		}
+		pass(tlsLogEvery)
+		hello()
+		hello()
+		if got := lines(); got != 2 || !strings.Contains(logged.String(), "closed_so_far=6") {
+			t.Errorf("after a minute there are %d lines in the log, want 2:\n%s", got, logged.String())
+		}
+		if st := s.Stats(); st.TLSClosed != 7 || st.ProtocolErrors != 7 || st.Current != 0 {
+			t.Errorf("%d counted, %d protocol errors, %d connections; want 7, 7, 0", st.TLSClosed, st.ProtocolErrors, st.Current)
+		}
+	})
 }
 
 // The same over a real socket, whose buffers take a part of the reply first.
