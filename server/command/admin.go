@@ -1,6 +1,7 @@
 package command
 
 import (
+	"math"
 	"strconv"
 
 	"github.com/stint-dev/stint/engine"
@@ -93,7 +94,7 @@ func timeNow(c *ConnCtx) {
 
 func wait(c *ConnCtx) {
 	for _, arg := range c.Args[1:] {
-		if n, err := strconv.ParseInt(string(arg), 10, 64); err != nil || n < 0 {
+		if _, ok := parseNumber(arg, math.MaxInt64); !ok {
 			c.W.Error(errNotInteger)
 			return
 		}
@@ -154,8 +155,8 @@ func debugClock(c *ConnCtx) {
 		c.W.OK()
 		return
 	}
-	ns, err := strconv.ParseUint(string(c.Args[2]), 10, 64)
-	if err != nil || ns > limit.MaxTime {
+	ns, ok := parseNumber(c.Args[2], limit.MaxTime)
+	if !ok {
 		c.W.Error(ErrInvalid("time", c.Args[2], "unix nanoseconds from 0 to "+strconv.FormatInt(limit.MaxTime, 10)+", or REAL"))
 		return
 	}

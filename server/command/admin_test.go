@@ -16,6 +16,8 @@ func TestAdminReplies(t *testing.T) {
 		{line: "ROLE", two: "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"},
 		{line: "WAIT 1 100", two: ":0\r\n"},
 		{line: "WAIT x 100", two: "-ERR value is not an integer or out of range\r\n"},
+		{line: "WAIT +1 0", two: "-ERR value is not an integer or out of range\r\n"},
+		{line: "WAIT 1 00", two: "-ERR value is not an integer or out of range\r\n"},
 		{line: "WAIT 1 -1", two: "-ERR value is not an integer or out of range\r\n"},
 		{line: "SAVE", two: "-ERR nothing is saved: the server runs with --durability none\r\n"},
 		{line: "BGSAVE", two: "-ERR nothing is saved: the server runs with --durability none\r\n"},
@@ -69,7 +71,7 @@ func TestDebug(t *testing.T) {
 	if got := fmt.Sprint(d.log); got != "[freeze 0 freeze 4611686018427387903 freeze 5 run reset]" {
 		t.Errorf("did %s", got)
 	}
-	for _, bad := range []string{"4611686018427387904", "-1", "1.5", "+1", "", "x", "18446744073709551616"} {
+	for _, bad := range []string{"4611686018427387904", "-1", "1.5", "+1", "01", "", "x", "18446744073709551616"} {
 		want := "-ERR invalid time '" + bad + "': want unix nanoseconds from 0 to 4611686018427387903, or REAL\r\n"
 		if got := call(t, s, conn, "DEBUG", "CLOCK", bad); got != want {
 			t.Errorf("%q: %q", bad, got)

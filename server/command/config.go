@@ -80,6 +80,13 @@ var configCommands = []Command{{
 }}
 
 func configGet(c *ConnCtx) {
+	left := maxPattern
+	for _, pattern := range c.Args[2:] {
+		if left -= max(len(pattern), 1); left < 0 {
+			c.W.Error(ErrPattern(pattern))
+			return
+		}
+	}
 	var found []Param
 	for _, p := range c.Server.Config.params {
 		for _, pattern := range c.Args[2:] {

@@ -1,7 +1,8 @@
 package command
 
 import (
-	"strconv"
+	"bytes"
+	"math"
 
 	"github.com/stint-dev/stint/server/resp"
 )
@@ -88,8 +89,8 @@ func hello(c *ConnCtx) {
 	proto := c.Conn.Proto
 	args := c.Args[1:]
 	if len(args) > 0 {
-		n, err := strconv.ParseInt(string(args[0]), 10, 64)
-		if err != nil {
+		n, ok := parseNumber(args[0], math.MaxInt64)
+		if !ok {
 			c.W.Error(errProtocolVersion)
 			return
 		}
@@ -173,11 +174,12 @@ func auth(c *ConnCtx) {
 }
 
 func selectDB(c *ConnCtx) {
-	n, err := strconv.ParseInt(string(c.Args[1]), 10, 64)
+	digits, negative := bytes.CutPrefix(c.Args[1], []byte("-"))
+	n, ok := parseNumber(digits, math.MaxInt64)
 	switch {
-	case err != nil:
+	case !ok || negative && n == 0:
 		c.W.Error(errNotInteger)
-	case n < 0 || n >= databases:
+	case negative || n >= databases:
 		c.W.Error(errDBIndex)
 	default:
 		c.Conn.DB = uint8(n)

@@ -246,6 +246,10 @@ func commandList(c *ConnCtx) {
 			return slices.ContainsFunc(c.categories(), func(name string) bool { return foldEqual(args[2], name[1:]) })
 		}
 	case foldEqual(args[1], "PATTERN"):
+		if len(args[2]) > maxPattern {
+			c.W.Error(ErrPattern(args[2]))
+			return
+		}
 		keep = func(c *Command) bool { return globMatchFold(args[2], c.full) }
 	default:
 		c.W.Error(ErrSyntax)

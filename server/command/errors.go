@@ -112,6 +112,7 @@ const (
 	wantRate     = "N or N/P with P like 30s, m, 1h"
 	wantPeriod   = "seconds or a number with ms, s, m, h, d or w, from 1ms to 2^61 ns"
 	wantKey      = "1 to 4096 bytes"
+	wantPattern  = "at most 4096 bytes, all patterns of a command together"
 	wantLogLimit = "a whole number from 1 to 1000000 for LOG"
 )
 
@@ -160,6 +161,9 @@ func ErrPeriod(arg []byte) string { return ErrInvalid("period", arg, wantPeriod)
 
 // ErrCursor is the error for a cursor of SCAN, in Redis's words.
 const ErrCursor = "ERR invalid cursor"
+
+// ErrPattern is the error for a pattern that is too long.
+func ErrPattern(arg []byte) string { return ErrInvalid("pattern", arg, wantPattern) }
 
 // ErrOption is the error for a word that is no option here: want lists those
 // that are, as in "PEEK, FORCE or ATMOST".

@@ -1,9 +1,12 @@
 package command
 
 import (
+	"math"
 	"strconv"
 
+	"github.com/stint-dev/stint/engine"
 	"github.com/stint-dev/stint/engine/limit"
+	"github.com/stint-dev/stint/server/resp"
 )
 
 var scanCommands = []Command{
@@ -16,18 +19,26 @@ var scanCommands = []Command{
 	},
 }
 
-// Bounds of one SCAN, whose count is a hint: how many places it looks at, and
-// after how many bytes of keys it lets the client go on with the next. Between
-// two looks at the bytes there are scanStep places.
+// Bounds of one SCAN, whose count is a hint: after so many bytes of keys, or so
+// much work, it lets the client go on with the next. Work is counted in bytes
+// of patterns looked at, about 2 ns each: all of it is some 20 ms, and as much
+// again if one key and one pattern are chosen to be the worst of all.
 const (
-	maxScanCount = 1 << 20
 	maxScanBytes = 1 << 20
-	scanStep     = 256
+	maxScanWork  = 8 << 20
+
+	// A step of the walk is of so many keys, or fewer if that many can be more
+	// work than scanStepWork. A step that finds fewer keys than it may has
+	// looked at many places where none is: that costs about scanEmptyWork.
+	scanStep      = 256
+	scanStepWork  = 4 << 20
+	scanEmptyWork = 64 << 10
+	scanKeyWork   = 32 // to look at a key and copy it
 )
 
 func scan(c *Ctx) {
-	cursor, err := strconv.ParseUint(string(c.Args[1]), 10, 64)
-	if err != nil {
+	cursor, ok := parseNumber(c.Args[1], math.MaxUint64)
+	if !ok {
 		c.W.Error(ErrCursor)
 		return
 	}
@@ -40,11 +51,14 @@ func scan(c *Ctx) {
 		}
 		switch arg := opts[1]; {
 		case foldEqual(opts[0], "MATCH"):
+			if len(arg) > maxPattern {
+				c.W.Error(ErrPattern(arg))
+				return
+			}
 			pattern = arg
 		case foldEqual(opts[0], "TYPE"):
 			kind = arg
 		case foldEqual(opts[0], "COUNT"):
-			var ok bool
 			if count, ok = limit.ParseUnits(arg); !ok || count == 0 {
 				c.W.Error(ErrInvalid("count", arg, wantUnits))
 				return
@@ -56,26 +70,72 @@ func scan(c *Ctx) {
 	}
 	// The reply begins with how many keys there are, which is known at the
 	// end: they are gathered aside.
-	keys := c.W
-	keys.B = nil
-	n := 0
-	visit := func(key []byte, k limit.Kind) {
-		if kind != nil && !foldEqual(kind, k.String()) {
-			return
-		}
-		if pattern != nil && !globMatch(pattern, key) {
-			return
-		}
-		keys.Bulk(key)
-		n++
+	found := scanFound{pattern: pattern, kind: kind, w: resp.Writer{Proto: c.W.Proto}}
+	step := int64(scanStep)
+	if pattern != nil {
+		step = int64(min(scanStep, max(1, scanStepWork/(maxPattern*(len(pattern)+1)))))
 	}
-	for left := min(count, maxScanCount); left > 0 && len(keys.B) < maxScanBytes; left -= scanStep {
-		if cursor = c.Tx.Scan(cursor, int(min(left, scanStep)), visit); cursor == 0 {
+	for left := count; left > 0 && len(found.w.B) < maxScanBytes && found.work < maxScanWork; left -= step {
+		step = min(left, step)
+		cursor = found.step(c.Tx, cursor, int(step))
+		found.match()
+		if cursor == 0 {
 			break
 		}
 	}
 	c.W.Array(2)
 	c.W.BulkString(strconv.FormatUint(cursor, 10))
-	c.W.Array(n)
-	c.W.B = append(c.W.B, keys.B...)
+	c.W.Array(found.n)
+	c.W.B = append(c.W.B, found.w.B...)
+}
+
+// scanFound takes the keys of one step after another. While a step is under
+// way the lock of a shard is held, and others wait: keys are only copied then,
+// and compared when it is over.
+type scanFound struct {
+	pattern []byte // nil: every key matches
+	kind    []byte // nil: of every kind
+
+	keys []byte // of the step, one after another
+	ends []int  // where each of them ends
+
+	w    resp.Writer // takes the keys that match
+	n    int         // how many do
+	work int         // bytes compared so far, and what else costs as much
+}
+
+// step walks on by about count keys and returns the next cursor.
+func (f *scanFound) step(tx *engine.Tx, cursor uint64, count int) (next uint64) {
+	seen := 0
+	next = tx.Scan(cursor, count, func(key []byte, kind limit.Kind) {
+		seen++
+		if f.kind == nil || foldEqual(f.kind, kind.String()) {
+			f.keys = append(f.keys, key...)
+			f.ends = append(f.ends, len(f.keys))
+		}
+	})
+	f.work += seen * scanKeyWork
+	if seen < count {
+		f.work += scanEmptyWork
+	}
+	return next
+}
+
+// match compares the keys of the step that is over.
+func (f *scanFound) match() {
+	start := 0
+	for _, end := range f.ends {
+		key := f.keys[start:end]
+		start = end
+		if f.pattern != nil {
+			ok, work := globMatch(f.pattern, key)
+			f.work += work
+			if !ok {
+				continue
+			}
+		}
+		f.w.Bulk(key)
+		f.n++
+	}
+	f.keys, f.ends = f.keys[:0], f.ends[:0]
 }

@@ -24,9 +24,30 @@ func foldEqual(arg []byte, word string) bool {
 	return true
 }
 
+// parseNumber reads a number that a client chose or was given: decimal digits
+// up to max, no sign, no zero in front.
+func parseNumber(arg []byte, max uint64) (n uint64, ok bool) {
+	if len(arg) == 0 || len(arg) > 1 && arg[0] == '0' {
+		return 0, false
+	}
+	for _, b := range arg {
+		d := uint64(b - '0')
+		if d > 9 || d > max || n > (max-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, true
+}
+
+// maxPattern bounds a pattern, or several in one command together, in bytes:
+// as long as the longest key.
+const maxPattern = 4096
+
 // globMatchFold is globMatch with the pattern in any case; s is in lower case.
 func globMatchFold(pattern []byte, s string) bool {
-	return globMatch(bytes.ToLower(pattern), []byte(s))
+	ok, _ := globMatch(bytes.ToLower(pattern), []byte(s))
+	return ok
 }
 
 // globMatch says whether s matches the pattern: * is any run of bytes, ? any
@@ -34,34 +55,38 @@ func globMatchFold(pattern []byte, s string) bool {
 // as it is. Bytes are compared as they are, without regard to any encoding.
 //
 // A mismatch goes back only to the last star: an earlier one can gain nothing
-// by taking more. So the time is at most len(pattern)·len(s), whatever a
-// client sends.
-func globMatch(pattern, s []byte) bool {
+// by taking more. So the work, bytes of the pattern looked at, is at most
+// 2·len(pattern)·(len(s)+1): a lot, if a client wants it.
+func globMatch(pattern, s []byte) (ok bool, work int) {
 	p, i := 0, 0
 	star, from := -1, 0 // pattern after the last star, and where s stood then
 	for i < len(s) {
+		work++
 		if p < len(pattern) {
 			if pattern[p] == '*' {
 				p++
 				star, from = p, i
 				continue
 			}
-			if next, ok := globOne(pattern, p, s[i]); ok {
+			next, ok := globOne(pattern, p, s[i])
+			work += next - p
+			if ok {
 				p = next
 				i++
 				continue
 			}
 		}
 		if star < 0 {
-			return false
+			return false, work
 		}
 		from++
 		p, i = star, from
 	}
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
+		work++
 	}
-	return p == len(pattern)
+	return p == len(pattern), work
 }
 
 // globOne matches one byte against the element of the pattern at p, which is

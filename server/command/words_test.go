@@ -17,7 +17,7 @@ func TestGlobMatch(t *testing.T) {
 		{"a*b*c", "a1b2c", true}, {"a*b*c", "a1c2b", false}, {"*a*a*", "aa", true}, {"*a*a*", "a", false}, {"k:[0-9]*", "k:7x", true}, {"k:[0-9]*", "k:x7", false},
 	}
 	for _, c := range cases {
-		if got := globMatch([]byte(c.pattern), []byte(c.s)); got != c.want {
+		if got, _ := globMatch([]byte(c.pattern), []byte(c.s)); got != c.want {
 			t.Errorf("globMatch(%q, %q) = %v", c.pattern, c.s, got)
 		}
 	}
@@ -35,8 +35,12 @@ func FuzzGlob(f *testing.F) {
 		if len(pattern) > 12 || len(s) > 12 {
 			return
 		}
-		if got, want := globMatch(pattern, s), naiveGlob(pattern, s); got != want {
-			t.Errorf("globMatch(%q, %q) = %v, want %v", pattern, s, got, want)
+		got, work := globMatch(pattern, s)
+		if got != naiveGlob(pattern, s) {
+			t.Errorf("globMatch(%q, %q) = %v", pattern, s, got)
+		}
+		if most := 2 * (len(pattern) + 1) * (len(s) + 1); work > most {
+			t.Errorf("globMatch(%q, %q) looks at %d bytes, more than %d", pattern, s, work, most)
 		}
 	})
 }
@@ -67,6 +71,25 @@ func TestFoldEqual(t *testing.T) {
 	}{{"peek", "PEEK", true}, {"PeEk", "PEEK", true}, {"PEE", "PEEK", false}, {"PEEKS", "PEEK", false}, {"", "PEEK", false}, {"no-evict", "NO-EVICT", true}, {"[", "{", false}, {"@", "`", false}} {
 		if got := foldEqual([]byte(c.arg), c.word); got != c.want {
 			t.Errorf("foldEqual(%q, %q) = %v", c.arg, c.word, got)
+		}
+	}
+}
+
+func TestParseNumber(t *testing.T) {
+	const most = 1<<64 - 1
+	for _, c := range []struct {
+		arg  string
+		max  uint64
+		want uint64
+		ok   bool
+	}{
+		{"0", most, 0, true}, {"0", 0, 0, true}, {"7", 9, 7, true}, {"10", 10, 10, true}, {"11", 10, 0, false}, {"9", 8, 0, false}, {"1", 0, 0, false},
+		{"18446744073709551615", most, most, true}, {"18446744073709551616", most, 0, false}, {"99999999999999999999", most, 0, false},
+		{"", most, 0, false}, {"+1", most, 0, false}, {"-1", most, 0, false}, {"-0", most, 0, false}, {"01", most, 0, false}, {"00", most, 0, false},
+		{" 1", most, 0, false}, {"1 ", most, 0, false}, {"1_0", most, 0, false}, {"0x1", most, 0, false}, {"1e1", most, 0, false}, {"1.", most, 0, false}, {"a", most, 0, false}, {"/", most, 0, false}, {":", most, 0, false},
+	} {
+		if got, ok := parseNumber([]byte(c.arg), c.max); got != c.want || ok != c.ok {
+			t.Errorf("parseNumber(%q, %d) = %d, %v; want %d, %v", c.arg, c.max, got, ok, c.want, c.ok)
 		}
 	}
 }

@@ -106,8 +106,8 @@ func TestSessionClosedBetweenPiecesRunsNothingMore(t *testing.T) {
 // The bound is on one reply: a pipeline whose replies are larger together is
 // served, and one reply that is larger ends it.
 func TestOutputBoundIsOfOneReply(t *testing.T) {
-	lines := []string{"EXISTS first", "SCAN second", "ECHO third"}
-	want := "+first db0 resp2\r\n+second db0 resp2\r\n$5\r\nthird\r\n"
+	lines := []string{"EXISTS 0", "EXISTS first", "SCAN second", "ECHO third"}
+	want := "+0 db0 resp2\r\n+first db0 resp2\r\n+second db0 resp2\r\n$5\r\nthird\r\n"
 	longest := len("+second db0 resp2\r\n")
 	s, _, _ := newSession("")
 	s.maxOutput = longest
@@ -121,7 +121,7 @@ func TestOutputBoundIsOfOneReply(t *testing.T) {
 	}
 	out, more, end := s.Flush(nil)
 	var over interface{ OverOutput() bool }
-	if string(out) != "+first db0 resp2\r\n" || more || !errors.As(end, &over) || !over.OverOutput() || len(f.batches) != 2 {
+	if string(out) != "+0 db0 resp2\r\n+first db0 resp2\r\n" || more || !errors.As(end, &over) || !over.OverOutput() || len(f.batches) != 2 {
 		t.Errorf("a reply over the bound: %q, more %v, end %v", out, more, end)
 	}
 	if text := fmt.Sprint(end); text != fmt.Sprintf("the reply to scan has %d bytes, want at most %d", longest, longest-1) {

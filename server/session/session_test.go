@@ -301,12 +301,12 @@ func TestBrowserIsCutOff(t *testing.T) {
 
 func TestSlowCommandIsABatchOfItsOwn(t *testing.T) {
 	s, f, _ := newSession("")
-	reply, _ := send(s, "EXISTS a", "SCAN 1", "SCAN 2", "EXISTS b", "EXISTS c")
-	if want := "+a db0 resp2\r\n+1 db0 resp2\r\n+2 db0 resp2\r\n+b db0 resp2\r\n+c db0 resp2\r\n"; reply != want {
+	reply, _ := send(s, "EXISTS a", "EXISTS b", "SCAN 1", "SCAN 2", "EXISTS c", "EXISTS d")
+	if want := "+a db0 resp2\r\n+b db0 resp2\r\n+1 db0 resp2\r\n+2 db0 resp2\r\n+c db0 resp2\r\n+d db0 resp2\r\n"; reply != want {
 		t.Errorf("got %q", reply)
 	}
-	if got := fmt.Sprint(f.batches); got != "[1 1 1 2]" {
-		t.Errorf("batches %s, want [1 1 1 2]", got)
+	if got := fmt.Sprint(f.batches); got != "[2 1 1 2]" {
+		t.Errorf("batches %s, want [2 1 1 2]", got)
 	}
 }
 

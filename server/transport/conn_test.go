@@ -86,6 +86,19 @@ func TestBatchIsBounded(t *testing.T) {
 	}
 }
 
+// A line says nothing of how many words it has.
+func TestLinesOfManyWordsShareABatch(t *testing.T) {
+	s := newServer(t, Options{})
+	c := dial(t, onLoopback(t, s))
+	in, want := "", ""
+	for n := range 300 {
+		in += "COUNT" + strings.Repeat(" a", n) + "\r\n*1\r\n$5\r\nCOUNT\r\n"
+		want += fmt.Sprintf(":%d\r\n:1\r\n", n+1)
+	}
+	c.send(in + "COUNT" + strings.Repeat("\tb", 2000) + "\n")
+	c.want(want + ":2001\r\n")
+}
+
 func TestCommandsDoNotAllocateOnTheirWay(t *testing.T) {
 	s := newServer(t, Options{})
 	in := []byte(strings.Repeat("*5\r\n$8\r\nTHROTTLE\r\n$5\r\nk:123\r\n$2\r\n10\r\n$2\r\n20\r\n$1\r\n1\r\nTHROTTLE \"k:123\" 10 20\r\n", 16))

@@ -75,9 +75,6 @@ func (c *conn) look(now time.Time) {
 	beat := c.beat.Load()
 	phase := beat & (1<<phaseBits - 1)
 	stands := phase == stalled && c.standsStill(now)
-	if phase != stalled {
-		c.part = part{}
-	}
 	if beat != c.seen || c.since.IsZero() {
 		c.watched = watched{seen: beat, since: now, part: c.part}
 		if !stands {
@@ -106,7 +103,8 @@ func (c *conn) look(now time.Time) {
 }
 
 // standsStill reports whether a connection in the middle of a large command has
-// for too long sent neither the end of it nor enough of it.
+// for too long sent neither the end of it nor enough of it. It is asked only of
+// such: what it noted of an earlier command is told by the count of commands.
 func (c *conn) standsStill(now time.Time) bool {
 	p := part{now, c.bytesIn.Load(), c.commands.Load()}
 	if c.part.since.IsZero() || c.part.commands != p.commands {

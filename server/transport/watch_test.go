@@ -411,8 +411,8 @@ func TestRepliesHeldTogetherAreBounded(t *testing.T) {
 			c := l.dial(t)
 			c.send("BIG 1000000\r\n")
 			clients = append(clients, c)
+			synctest.Wait()
 		}
-		synctest.Wait()
 		st := s.Stats()
 		if st.Current < 3 || st.Current > 5 || st.SlowClosed != uint64(10-st.Current) || st.HeldReplies > 5_000_000 || st.HeldReplies < 3_000_000 {
 			t.Errorf("%d clients are left, %d closed, %d bytes held", st.Current, st.SlowClosed, st.HeldReplies)
