@@ -104,6 +104,10 @@ func (c *Cut) step(dst []byte, max int) []byte {
 		dst = appendPut(dst, p.db, key, v)
 		c.keys++
 	}
+	saved := func(key, value []byte) {
+		dst = append(appendHead(dst, OpPut, p.db, key), value...)
+		c.keys++
+	}
 	del := func(key []byte) {
 		dst = appendHead(dst, OpDelete, p.db, key)
 		c.keys++
@@ -112,7 +116,7 @@ func (c *Cut) step(dst []byte, max int) []byte {
 	defer p.sh.mu.Unlock()
 	// One by one, because a sliding log can be 30 MB.
 	for range drainStep {
-		if !p.t.DrainSome(1, put, del) {
+		if !p.t.DrainSome(1, put, saved, del) {
 			c.parts[c.at] = part{} // a flushed table is garbage now
 			c.at++
 			break

@@ -28,14 +28,20 @@ func (b *Budget) Used() int64 { return b.used.Load() }
 // Reserve takes n bytes, or none and reports false if that would pass the
 // bound. Taking 0 always succeeds.
 func (b *Budget) Reserve(n int64) bool {
-	used := b.used.Add(n)
-	// Adding first and looking afterwards means that two callers near the
-	// bound may both be refused. None is let past it.
-	if max := b.max.Load(); n > 0 && max > 0 && used > max {
-		b.used.Add(-n)
-		return false
+	if n == 0 {
+		return true
 	}
-	return true
+	// Looking before adding: what is refused must not be in the way of a
+	// smaller need meanwhile.
+	for {
+		used, max := b.used.Load(), b.max.Load()
+		if max > 0 && n > max-used {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
 }
 
 // Force takes n bytes whatever the bound says: for the bookkeeping of what is
@@ -50,8 +56,9 @@ func (b *Budget) Release(n int64) { b.used.Add(-n) }
 type account struct {
 	budget *Budget
 	bytes  int64
-	force  bool // loading: the bound does not hold
-	closed bool // everything was given back; nothing counts any more
+	short  int64 // bytes that the budget lacked for what it refused last
+	force  bool  // loading: the bound does not hold
+	closed bool  // everything was given back; nothing counts any more
 }
 
 // take reserves n bytes if the budget has them.
@@ -61,6 +68,8 @@ func (a *account) take(n int) bool {
 		return true
 	}
 	if !a.budget.Reserve(int64(n)) {
+		// Others may have given something back since.
+		a.short = max(1, int64(n)-(a.budget.Max()-a.budget.Used()))
 		return false
 	}
 	a.bytes += int64(n)

@@ -22,6 +22,12 @@ func (t *Table) check() error {
 	}
 	var count [maxClasses]uint32
 	flagged := map[uint8]int{}
+	unlisted, all := map[uint8]map[Ref]bool{}, refs(&t.dirt.refs)
+	unlisted[t.dirt.cur], unlisted[t.dirt.old] = set(all), set(refs(&t.dirt.pending.refs))
+	if len(all) < t.dirt.prune {
+		return fmt.Errorf("%d refs to prune of %d", t.dirt.prune, len(all))
+	}
+	ahead, behind := set(all[:t.dirt.prune]), set(all[t.dirt.prune:])
 	for i := 1; i < len(t.slab.pages); i++ {
 		p := &t.slab.pages[i]
 		if (p.data == nil) != unused[uint32(i)] {
@@ -39,6 +45,16 @@ func (t *Table) check() error {
 		for at := 0; at < int(p.carved)*p.size(); at += p.size() {
 			rec, ref := p.data[at:], Ref(i<<refBits|at/slotUnit)
 			flagged[rec[offFlags]&3]++
+			for flag, listed := range unlisted {
+				if rec[offFlags]&flag != 0 && !listed[ref] {
+					return fmt.Errorf("%x is flagged %d and not listed", ref, flag)
+				}
+			}
+			if d := &t.dirt; rec[offFlags]&d.cur != 0 {
+				if done := rec[offFlags]&flagRound == d.round; done && !behind[ref] || !done && (behind[ref] || !ahead[ref]) {
+					return fmt.Errorf("%x stands on the wrong side of the round's end", ref)
+				}
+			}
 			if kindOf(rec) == limit.None {
 				continue
 			}
@@ -88,28 +104,15 @@ func (t *Table) check() error {
 			return fmt.Errorf("class %d: the list of pages with room is off by %d", c, linked)
 		}
 	}
-	for i, c := range t.limits.chunks {
-		for j := range c {
-			if c[j].users != users[uint32(i*limitChunk+j)] {
-				return fmt.Errorf("limit %d has %d users, it says %d", i*limitChunk+j, users[uint32(i*limitChunk+j)], c[j].users)
-			}
-		}
-		bytes += limitChunkBytes
+	b, err := t.limits.check(users)
+	if err != nil {
+		return err
 	}
-	if len(users) != t.limits.used {
-		return fmt.Errorf("%d limits in use, counted %d", len(users), t.limits.used)
-	}
-	if t.limits.index != nil {
-		in, err := t.limits.index.check()
-		if err != nil || len(in) != t.limits.used {
-			return fmt.Errorf("index of limits: %d of %d, %w", len(in), t.limits.used, err)
-		}
-		bytes += t.limits.index.bytes()
-	}
+	bytes += b
 	if logs != len(t.logs)-len(t.freeLogs) {
 		return fmt.Errorf("%d logs, %d rings in use", logs, len(t.logs)-len(t.freeLogs))
 	}
-	bytes += (cap(t.limits.chunks) + cap(t.logs)) * pointerBytes
+	bytes += cap(t.logs) * pointerBytes
 	bytes += (cap(t.freeLogs) + cap(t.slab.unused)) * 4
 	bytes += cap(t.slab.pages) * int(unsafe.Sizeof(page{}))
 	for _, s := range t.slab.spare {
@@ -137,6 +140,87 @@ func (t *Table) check() error {
 		return fmt.Errorf("%d bytes in use, %d reserved", bytes, t.acct.bytes)
 	}
 	return nil
+}
+
+func refs(l *refList) (all []Ref) {
+	for c := l.head; c != nil; c = c.next {
+		all = append(all, c.refs[c.from:c.end]...)
+	}
+	return all
+}
+
+func set(refs []Ref) map[Ref]bool {
+	s := map[Ref]bool{}
+	for _, r := range refs {
+		s[r] = true
+	}
+	return s
+}
+
+// check compares with the users that the records make, and returns the bytes.
+func (l *limits) check(users map[uint32]uint32) (bytes int, err error) {
+	gaps := map[uint32]bool{}
+	for _, n := range l.gaps {
+		gaps[n] = true
+	}
+	if len(gaps) != len(l.gaps) {
+		return 0, fmt.Errorf("a chunk's number is free twice: %v", l.gaps)
+	}
+	room := map[uint32]bool{}
+	for n, prev := l.room, uint32(0); n != 0; prev, n = n, l.chunks[n-1].next {
+		if room[n] || l.chunks[n-1].prev != prev {
+			return 0, fmt.Errorf("chunk %d is wrongly in the list", n-1)
+		}
+		room[n] = true
+	}
+	for i, c := range l.chunks {
+		if gaps[uint32(i)] != (c == nil) {
+			return 0, fmt.Errorf("chunk %d: there and listed as given back disagree", i)
+		}
+		if c == nil {
+			continue
+		}
+		bytes += chunkBytes
+		free, used := map[int]bool{}, 0
+		for j := int(c.free); j != 0; j = int(c.after[j-1]) {
+			if free[j-1] {
+				return 0, fmt.Errorf("chunk %d: its free places are a ring", i)
+			}
+			free[j-1] = true
+		}
+		for j, n := range c.users {
+			k := uint32(i*limitChunk + j)
+			if n != users[k] {
+				return 0, fmt.Errorf("limit %d has %d users, it says %d", k, users[k], n)
+			}
+			if n > 0 {
+				used++
+			}
+			if free[j] != (n == 0) {
+				return 0, fmt.Errorf("limit %d: free and listed as free disagree", k)
+			}
+		}
+		n := uint32(i) + 1
+		if used != int(c.used) || (used == 0) != (l.empty == n) || room[n] != (used > 0 && used < limitChunk) {
+			return 0, fmt.Errorf("chunk %d: %d used, it says %d; empty %d, in the list: %v", i, used, c.used, l.empty, room[n])
+		}
+	}
+	if len(users) != l.used {
+		return 0, fmt.Errorf("%d limits in use, counted %d", len(users), l.used)
+	}
+	if l.used > 0 && l.chunks[l.last/limitChunk] == nil {
+		return 0, fmt.Errorf("the limit used last, %d, is not there", l.last)
+	}
+	if l.index != nil {
+		in, err := l.index.check()
+		if err != nil || len(in) != l.used {
+			return 0, fmt.Errorf("index of limits: %d of %d, %w", len(in), l.used, err)
+		}
+		bytes += l.index.bytes()
+	} else if len(l.chunks) > 1 {
+		return 0, fmt.Errorf("%d chunks without an index", len(l.chunks))
+	}
+	return bytes + cap(l.chunks)*pointerBytes + cap(l.gaps)*4, nil
 }
 
 // check returns all entries.

@@ -16,16 +16,27 @@ import (
 //
 // Two flags of a slot say in which lists its ref stands: the current one or
 // the pending one, by the parity of the cut, so that a cut touches no record.
-// They belong to the slot: they outlive the record, so that a key that comes
-// and goes is not listed each time. That the flag is set means the ref is in
-// the list; the opposite need not hold, because pages are given back, and a
-// drain skips what it finds unflagged.
+// They belong to the slot and outlive the record, so that mostly a key that
+// comes and goes is listed once; but they go with the page, when that was its
+// last record. So a set flag means that the ref is in the list; the opposite
+// need not hold, and a ref may be there twice: a drain skips what it finds
+// unflagged. Pruning keeps such refs from piling up.
 //
 // A third flag says that the record was drained or loaded, so that something
 // outside knows it; only then does a deletion need a tombstone.
 const (
 	flagListed    = 1 << 0 // for parity 0; parity 1 is the next bit
 	flagPersisted = 1 << 2
+	flagRound     = 1 << 3 // of a slot in the current list: see prune
+)
+
+// The current list is pruned when it is longer than twice the records and
+// pruneSlack, pruneSteps refs for each that is added or record that goes. At
+// least half of such a list is of no use, so it is shortened faster than it
+// can grow, and no call takes long.
+const (
+	pruneSlack = 64
+	pruneSteps = 4
 )
 
 // dirt is the tracking state of a table.
@@ -35,6 +46,8 @@ type dirt struct {
 	cur     uint8 // the current parity's flag
 	old     uint8 // the pending parity's flag
 	refs    refList
+	round   uint8     // flagRound as it is behind the refs to prune: of all slots in the list, if there are none
+	prune   int       // refs at the list's front that are to be pruned in this round
 	dead    recordLog // tombstones: keys
 	pending struct {
 		refs  refList
@@ -63,8 +76,39 @@ func (t *Table) touch(ref Ref, rec []byte) {
 		flags = rec[offFlags]
 	}
 	if flags&d.cur == 0 {
-		rec[offFlags] = flags | d.cur
+		rec[offFlags] = flags&^flagRound | d.cur | d.round
 		d.refs.push(d.acct, ref)
+		t.prune()
+	}
+}
+
+// prune takes a few refs off the front of the current list, if that is too
+// long, and puts back those that count at its end: a round of that, in many
+// calls, visits the list once. flagRound of a slot tells on which side of the
+// round's end its ref stands, so that of two equal ones the first is dropped.
+// A free slot loses the flag with its ref.
+func (t *Table) prune() {
+	d := &t.dirt
+	if d.prune == 0 {
+		if d.refs.n <= 2*t.n+pruneSlack {
+			return
+		}
+		d.prune = d.refs.n
+		d.round ^= flagRound
+	}
+	for range min(d.prune, pruneSteps) {
+		d.prune--
+		ref := d.refs.pop(d.acct)
+		rec, ok := t.slab.record(ref)
+		switch {
+		case !ok || rec[offFlags]&d.cur == 0 || rec[offFlags]&flagRound == d.round:
+			// Its page was given back, or the ref stands in the list once more.
+		case kindOf(rec) == limit.None:
+			rec[offFlags] &^= d.cur
+		default:
+			rec[offFlags] ^= flagRound
+			d.refs.push(d.acct, ref)
+		}
 	}
 }
 
@@ -97,7 +141,7 @@ func (t *Table) bury(rec []byte, tombstone bool) {
 }
 
 // fresh are the flags of a slot that a new record takes.
-func (t *Table) fresh(flags uint8) uint8 { return flags & t.dirt.cur }
+func (t *Table) fresh(flags uint8) uint8 { return flags & (t.dirt.cur | flagRound) }
 
 // Cut makes everything that changed since the last Cut pending: the drain that
 // follows shows it as it is now. It takes the same short time however much
@@ -107,13 +151,14 @@ func (t *Table) Cut() {
 	if d.pendingLen() > 0 {
 		panic("table: Cut before the last one was drained")
 	}
-	d.pending.refs, d.refs = d.refs, refList{}
+	d.pending.refs, d.refs, d.prune = d.refs, refList{}, 0
 	d.pending.dead, d.dead = d.dead, recordLog{}
 	d.cur, d.old = d.old, d.cur
 }
 
 // Dirty is how many changes stand listed since the last Cut: about the number
-// of changed and deleted keys, 0 only if there are none.
+// of changed and deleted keys, 0 only if there are none. Keys that came and
+// went meanwhile may count, but hardly more of them than there are records.
 func (t *Table) Dirty() int { return t.dirt.refs.n + t.dirt.dead.n }
 
 // Pending is how many visits DrainSome still has to make.
@@ -125,10 +170,15 @@ func (d *dirt) pendingLen() int {
 
 // DrainSome visits up to n pending changes and reports whether there are more:
 // first the keys that were deleted, then the records, as they were at the Cut.
-// A key may be shown to del and then to put, which says that it came back; to
-// put it is shown at most once. Keys and values are valid only during the
-// call, and the table must not be used from within it.
-func (t *Table) DrainSome(n int, put func(key []byte, v *limit.Value), del func(key []byte)) (more bool) {
+// A record that was written since is shown to saved, with its value as
+// limit.AppendValue wrote it then: to decode a sliding log of 30 MB only to
+// encode it again would take long under the caller's lock. Any other is shown
+// to put.
+//
+// A key may be shown to del and then to one of the others, which says that it
+// came back; to those two it is shown at most once. Keys and values are valid
+// only during the call, and the table must not be used from within it.
+func (t *Table) DrainSome(n int, put func(key []byte, v *limit.Value), saved func(key, value []byte), del func(key []byte)) (more bool) {
 	d := &t.dirt
 	p := &d.pending
 	v := &t.value
@@ -139,12 +189,7 @@ func (t *Table) DrainSome(n int, put func(key []byte, v *limit.Value), del func(
 			del(key)
 			p.dead.drop(d.acct)
 		case p.saved.n > 0:
-			key, enc := p.saved.peek()
-			var err error
-			if *v, _, err = limit.DecodeValue(enc); err != nil {
-				panic("table: a saved record cannot be read: " + err.Error())
-			}
-			put(key, v)
+			saved(p.saved.peek())
 			p.saved.drop(d.acct)
 		case p.refs.n > 0:
 			rec, ok := t.slab.record(p.refs.pop(d.acct))

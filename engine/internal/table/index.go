@@ -374,8 +374,6 @@ func blocksFor(n int) int { return min(n/blockFull+1, maxBlocks) }
 func (x *index) split(f uint32) bool {
 	s := x.first(f)
 	bit := uint64(1) << (63 - s.depth)
-	buf := scratches.Get().(*scratch)
-	defer scratches.Put(buf)
 	ones := s.ones()
 	left, right := blocksFor(int(s.count)-ones), blocksFor(ones)
 	need := segmentBytes + (left+right-maxBlocks)*blockBytes
@@ -390,6 +388,8 @@ func (x *index) split(f uint32) bool {
 		x.double()
 	}
 
+	buf := scratches.Get().(*scratch)
+	defer scratches.Put(buf)
 	n := s.gather(buf)
 	r := &segment{depth: s.depth + 1}
 	s.depth++

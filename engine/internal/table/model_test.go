@@ -245,14 +245,16 @@ func (m *model) drain(t *rapid.T) {
 		m.shown = map[string]bool{}
 		return
 	}
+	saved := func(key, value []byte) {
+		if m.shown[string(key)] {
+			t.Fatalf("%.20q is drained twice", key)
+		}
+		m.shown[string(key)] = true
+		m.file[string(key)] = string(value)
+	}
 	more := m.DrainSome(rapid.SampledFrom([]int{1, 5, 50, 5000}).Draw(t, "visits"),
-		func(key []byte, v *limit.Value) {
-			if m.shown[string(key)] {
-				t.Fatalf("%.20q is drained twice", key)
-			}
-			m.shown[string(key)] = true
-			m.file[string(key)] = string(limit.AppendValue(nil, v))
-		}, func(key []byte) {
+		func(key []byte, v *limit.Value) { saved(key, limit.AppendValue(nil, v)) }, saved,
+		func(key []byte) {
 			if m.shown[string(key)] {
 				t.Fatalf("%.20q is deleted after it was put", key)
 			}

@@ -58,7 +58,7 @@ func keyOf(rec []byte) []byte {
 // read fills v with the value of a record.
 func (t *Table) read(rec []byte, v *limit.Value) {
 	v.Kind = kindOf(rec)
-	v.Limit = t.limits.at(limitOf(rec)).Params
+	v.Limit = *t.limits.at(limitOf(rec))
 	v.Log = nil
 	switch v.Kind {
 	case limit.KindSliding:

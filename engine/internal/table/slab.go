@@ -70,7 +70,7 @@ type page struct {
 	data []byte // nil: the number is not in use
 
 	// least is a lower bound of the records' expiry, unix ns: lowered by
-	// every write, made exact when the page is swept.
+	// every write, made exact when the page is swept or counted.
 	least int64
 
 	next, prev uint32 // pages of the class that have room; 0 ends
@@ -225,16 +225,26 @@ func (s *slab) releasePage(n uint32) {
 	s.acct.must((cap(s.unused) - was) * 4)
 }
 
-// dropSpares gives the emptied pages back, and reports whether there were any.
-func (s *slab) dropSpares() (any bool) {
+// dropSpares gives emptied pages back, the small ones first: so many that they
+// make up need bytes, all for 0. If all do not make it up none goes, and it
+// reports false.
+func (s *slab) dropSpares(need int64) bool {
+	have := int64(0)
+	for _, d := range s.spare {
+		have += int64(len(d))
+	}
+	if have < need {
+		return false
+	}
+	given := int64(0)
 	for i, d := range s.spare {
-		if d != nil {
+		if d != nil && (need == 0 || given < need) {
 			s.acct.give(len(d))
 			s.spare[i] = nil
-			any = true
+			given += int64(len(d))
 		}
 	}
-	return any
+	return true
 }
 
 // lower says that a record of this page expires at the given time.

@@ -6,15 +6,17 @@ import (
 	"github.com/stint-dev/stint/engine/limit"
 )
 
-// staleChecks bounds how many pages one SweepPage reads through in vain: those
-// whose records were written again since, and expire later than it says.
+// staleChecks bounds how many pages one SweepPage reads through. It does so in
+// vain where records were written again since and expire later than their
+// page's minimum says.
 const staleChecks = 4
 
 // SweepPage frees the expired records of one page and returns how many there
-// were: those whose Expiry is at or before now (unix ns). It returns 0 when no
-// page has any, which mostly takes one comparison and at worst a look at every
-// page's minimum, and when the few pages that it looked through had none left;
-// a later call goes on after them.
+// were: those whose Expiry is at or before now (unix ns). To find the page it
+// may read through a few others in vain, staleChecks pages in all; when none
+// of them had any it returns 0, and a later call goes on after them. It also
+// returns 0 when no page can have any, which mostly takes one comparison and
+// at worst a look at every page's minimum.
 //
 // Nothing that a drain must know is lost: see forget.
 func (t *Table) SweepPage(now int64) (freed int) {
@@ -31,11 +33,17 @@ func (t *Table) SweepPage(now int64) (freed int) {
 }
 
 // DropSpares gives back the emptied pages that are kept for the next records.
-func (t *Table) DropSpares() { t.slab.dropSpares() }
+func (t *Table) DropSpares() { t.slab.dropSpares(0) }
 
 // relieve frees memory at the budget's bound, and reports whether it is worth
 // trying again. The record keep stays.
+//
+// Emptied pages that are kept go only if they make up for what was lacking: a
+// refusal that nothing can help must not take from the next records what they
+// would have to allocate again.
 func (t *Table) relieve(keep Ref) bool {
+	short := t.acct.short
+	t.acct.short = 0
 	// Each page once: that of keep may stay due.
 	for range t.slab.pages {
 		n := t.due(t.now)
@@ -46,7 +54,7 @@ func (t *Table) relieve(keep Ref) bool {
 			return true
 		}
 	}
-	return t.slab.dropSpares()
+	return short > 0 && t.slab.dropSpares(short)
 }
 
 // due is the next page in turn with a record that may have expired, or 0.
@@ -106,7 +114,9 @@ func (t *Table) forget(ref Ref, rec []byte) {
 	t.Delete(hash, ref, rec[offFlags]&t.dirt.cur != 0)
 }
 
-// CountLive is how many records expire after now (unix ns).
+// CountLive is how many records expire after now (unix ns). It reads only the
+// pages that may have one that does not, and makes their minima exact, so that
+// the next count need not read them.
 func (t *Table) CountLive(now int64) (live int) {
 	for i := range t.slab.pages {
 		p := &t.slab.pages[i]
@@ -114,14 +124,18 @@ func (t *Table) CountLive(now int64) (live int) {
 			live += int(p.used)
 			continue
 		}
+		least := int64(math.MaxInt64)
 		for at := 0; at < int(p.carved)*p.size(); at += p.size() {
 			if rec := p.data[at:]; kindOf(rec) != limit.None {
 				t.read(rec, &t.value)
-				if t.value.Expiry() > now {
+				expiry := t.value.Expiry()
+				least = min(least, expiry)
+				if expiry > now {
 					live++
 				}
 			}
 		}
+		p.least = least // never less than it was: the slab's stays a lower bound
 	}
 	t.value = limit.Value{}
 	return live

@@ -132,11 +132,11 @@ func (t *Table) Get(hash uint64, key []byte, v *limit.Value) Ref {
 // stored, unless it is a log.
 func (t *Table) Put(hash uint64, key []byte, ref Ref, v *limit.Value) error {
 	if ref == NoRef {
-		return t.insert(hash, key, v)
+		return t.insert(hash, key, v, limit.LogChange{})
 	}
 	rec := t.slab.slot(ref)
 	if kindOf(rec) != v.Kind || v.Kind == limit.KindLog {
-		return t.change(hash, key, ref, v)
+		return t.change(hash, key, ref, v, limit.LogChange{})
 	}
 	t.touch(ref, rec)
 	t.relimit(rec, v.Limit)
@@ -149,10 +149,11 @@ func (t *Table) Put(hash uint64, key []byte, ref Ref, v *limit.Value) error {
 // none, and stores its limit. For ref and errors see Put.
 func (t *Table) PutLog(hash uint64, key []byte, ref Ref, p limit.Params, c limit.LogChange) error {
 	v := limit.Value{Kind: limit.KindLog, Limit: p}
-	if ref == NoRef || kindOf(t.slab.slot(ref)) != limit.KindLog {
-		v.Log = new(limit.Log)
-		v.Log.Apply(c)
-		return t.Put(hash, key, ref, &v)
+	if ref == NoRef {
+		return t.insert(hash, key, &v, c)
+	}
+	if kindOf(t.slab.slot(ref)) != limit.KindLog {
+		return t.change(hash, key, ref, &v, c)
 	}
 	rec := t.slab.slot(ref)
 	v.Log = t.logs[word(rec, 0)]
@@ -175,7 +176,7 @@ func (t *Table) PutLog(hash uint64, key []byte, ref Ref, p limit.Params, c limit
 // there already can be written at the budget's bound too.
 func (t *Table) relimit(rec []byte, p limit.Params) {
 	i := limitOf(rec)
-	if t.limits.at(i).Params == p {
+	if *t.limits.at(i) == p {
 		return
 	}
 	force := t.acct.force
@@ -186,20 +187,21 @@ func (t *Table) relimit(rec []byte, p limit.Params) {
 	setLimit(rec, is)
 }
 
-// insert stores a value under a new key.
-func (t *Table) insert(hash uint64, key []byte, v *limit.Value) error {
+// insert stores a value under a new key. Here and below, a sliding log without
+// a ring is given one, to which the change is applied.
+func (t *Table) insert(hash uint64, key []byte, v *limit.Value, c limit.LogChange) error {
 	if len(key) < 1 || len(key) > MaxKey {
 		return ErrKey
 	}
 	f := uint32(hash)
 	for {
 		if t.index.reserve(f) {
-			if ref, ok := t.place(key, v); ok {
+			if ref, ok := t.place(key, v, c); ok {
 				t.index.insert(f, ref)
 				rec := t.slab.slot(ref)
 				rec[offFlags] = t.fresh(rec[offFlags])
-				t.touch(ref, rec)
 				t.n++
+				t.touch(ref, rec)
 				return nil
 			}
 		}
@@ -209,18 +211,21 @@ func (t *Table) insert(hash uint64, key []byte, v *limit.Value) error {
 	}
 }
 
-// change stores a value in place of one of another kind or of another log.
-func (t *Table) change(hash uint64, key []byte, ref Ref, v *limit.Value) error {
+// change stores a value in place of one of another kind or of another log. The
+// decisions of the engine refuse a key that is of another kind, so through
+// them it comes only to records that have expired and were not swept yet; and
+// through Load to logs.
+func (t *Table) change(hash uint64, key []byte, ref Ref, v *limit.Value, c limit.LogChange) error {
 	if t.slab.pages[ref>>refBits].class < classFor(recordSize(v.Kind, len(key))) {
-		return t.move(hash, key, ref, v)
+		return t.move(hash, key, ref, v, c)
 	}
 	// The slot is large enough.
-	log, ok := t.addLog(v)
-	for ; !ok; log, ok = t.addLog(v) {
+	for !t.acct.take(ringBytes(v, c)) {
 		if !t.relieve(ref) {
 			return ErrFull
 		}
 	}
+	log := t.addLog(v, c)
 	rec := t.slab.slot(ref)
 	t.touch(ref, rec)
 	t.relimit(rec, v.Limit)
@@ -231,9 +236,9 @@ func (t *Table) change(hash uint64, key []byte, ref Ref, v *limit.Value) error {
 }
 
 // move stores a value of another kind in another slot.
-func (t *Table) move(hash uint64, key []byte, ref Ref, v *limit.Value) error {
-	is, ok := t.place(key, v)
-	for ; !ok; is, ok = t.place(key, v) {
+func (t *Table) move(hash uint64, key []byte, ref Ref, v *limit.Value, c limit.LogChange) error {
+	is, ok := t.place(key, v, c)
+	for ; !ok; is, ok = t.place(key, v, c) {
 		if !t.relieve(ref) {
 			return ErrFull
 		}
@@ -250,22 +255,18 @@ func (t *Table) move(hash uint64, key []byte, ref Ref, v *limit.Value) error {
 
 // place puts a value and its key into a slot of its own. It reports false,
 // with nothing changed, if the budget refuses.
-func (t *Table) place(key []byte, v *limit.Value) (Ref, bool) {
+func (t *Table) place(key []byte, v *limit.Value, c limit.LogChange) (Ref, bool) {
 	i, ok := t.limits.intern(v.Limit)
 	if !ok {
 		return NoRef, false
 	}
-	log, ok := t.addLog(v)
-	if ok {
-		var ref Ref
-		if ref, ok = t.slab.alloc(classFor(recordSize(v.Kind, len(key)))); ok {
-			t.fill(t.slab.slot(ref), i, log, key, v)
+	if ring := ringBytes(v, c); t.acct.take(ring) {
+		if ref, ok := t.slab.alloc(classFor(recordSize(v.Kind, len(key)))); ok {
+			t.fill(t.slab.slot(ref), i, t.addLog(v, c), key, v)
 			t.slab.lower(ref, v.Expiry())
 			return ref, true
 		}
-		if v.Kind == limit.KindLog {
-			t.removeLog(log)
-		}
+		t.acct.give(ring)
 	}
 	t.limits.release(i)
 	return NoRef, false
@@ -284,35 +285,47 @@ func (t *Table) fill(rec []byte, lim, log uint32, key []byte, v *limit.Value) {
 	copy(rec[keyAt(v.Kind):], key)
 }
 
-// addLog gives the ring of a sliding log a number; of another kind it does
-// nothing. It reports false if the budget refuses.
-func (t *Table) addLog(v *limit.Value) (uint32, bool) {
-	if v.Kind != limit.KindLog {
-		return 0, true
+// ringBytes is what addLog needs to be taken before.
+func ringBytes(v *limit.Value, c limit.LogChange) int {
+	switch {
+	case v.Kind != limit.KindLog:
+		return 0
+	case v.Log != nil:
+		return v.Log.Bytes()
 	}
-	if !t.acct.take(v.Log.Bytes()) {
-		return 0, false
+	var g limit.Log
+	return g.Bytes() + g.GrowBytes(c)
+}
+
+// addLog gives the ring of a sliding log a number; of another kind it does
+// nothing. A new ring is only made here, when its memory and slot are there:
+// what is refused must not make garbage.
+func (t *Table) addLog(v *limit.Value, c limit.LogChange) uint32 {
+	if v.Kind != limit.KindLog {
+		return 0
+	}
+	if v.Log == nil {
+		v.Log = new(limit.Log)
+		v.Log.Apply(c)
 	}
 	if k := len(t.freeLogs); k > 0 {
 		i := t.freeLogs[k-1]
 		t.freeLogs = t.freeLogs[:k-1]
 		t.logs[i] = v.Log
-		return i, true
+		return i
 	}
 	was := cap(t.logs)
 	t.logs = append(t.logs, v.Log)
 	t.acct.must((cap(t.logs) - was) * pointerBytes)
-	return uint32(len(t.logs) - 1), true
+	return uint32(len(t.logs) - 1)
 }
 
 // dropLog lets go of a record's ring if it is a sliding log.
 func (t *Table) dropLog(rec []byte) {
-	if kindOf(rec) == limit.KindLog {
-		t.removeLog(uint32(word(rec, 0)))
+	if kindOf(rec) != limit.KindLog {
+		return
 	}
-}
-
-func (t *Table) removeLog(i uint32) {
+	i := uint32(word(rec, 0))
 	t.acct.give(t.logs[i].Bytes())
 	t.logs[i] = nil
 	was := cap(t.freeLogs)
@@ -328,6 +341,7 @@ func (t *Table) Delete(hash uint64, ref Ref, tombstone bool) {
 	t.index.remove(uint32(hash), ref)
 	t.free(ref)
 	t.n--
+	t.prune()
 }
 
 // free gives back what a record holds. It must be out of the index.
