@@ -31,9 +31,9 @@ const (
 )
 
 // The current list is pruned when it is longer than twice the records and
-// pruneSlack, pruneSteps refs for each that is added or record that goes. At
-// least half of such a list is of no use, so it is shortened faster than it
-// can grow, and no call takes long.
+// pruneSlack: pruneSteps refs for each slot that is freed. Only that makes a
+// ref useless, one at a time, and at least half of such a list is; so it is
+// shortened faster than it can grow, and no call takes long.
 const (
 	pruneSlack = 64
 	pruneSteps = 4
@@ -78,7 +78,6 @@ func (t *Table) touch(ref Ref, rec []byte) {
 	if flags&d.cur == 0 {
 		rec[offFlags] = flags&^flagRound | d.cur | d.round
 		d.refs.push(d.acct, ref)
-		t.prune()
 	}
 }
 

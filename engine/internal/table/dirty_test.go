@@ -155,3 +155,26 @@ func TestDrainOfASavedLogDoesNotDecodeIt(t *testing.T) {
 		t.Errorf("%d bytes allocated by drains of 20 saved logs", made)
 	}
 }
+
+// A record that moves leaves a slot behind, and its ref in the list.
+func TestListOfChangesFollowsMoves(t *testing.T) {
+	tab := New(Options{Track: true, Hash: goodHash})
+	v := limit.Value{Kind: limit.KindSliding, Limit: common, W: [3]int64{1, 2, 3}}
+	for i := range 4000 {
+		if err := store(tab, fmt.Append(nil, "0123456789", i%1000), bucketAt(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 1000 {
+		if err := store(tab, fmt.Append(nil, "0123456789", i), &v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 700 {
+		remove(tab, fmt.Append(nil, "0123456789", i))
+	}
+	if most := 2*tab.Len() + 2*pruneSlack; tab.Dirty() > most {
+		t.Errorf("%d changes listed for %d records", tab.Dirty(), tab.Len())
+	}
+	mustCheck(t, tab)
+}

@@ -339,9 +339,8 @@ func (t *Table) dropLog(rec []byte) {
 func (t *Table) Delete(hash uint64, ref Ref, tombstone bool) {
 	t.bury(t.slab.slot(ref), tombstone)
 	t.index.remove(uint32(hash), ref)
-	t.free(ref)
 	t.n--
-	t.prune()
+	t.free(ref)
 }
 
 // free gives back what a record holds. It must be out of the index.
@@ -350,6 +349,7 @@ func (t *Table) free(ref Ref) {
 	t.dropLog(rec)
 	t.limits.release(limitOf(rec))
 	t.slab.release(ref)
+	t.prune()
 }
 
 // Load stores a value that was drained before, in this process or an earlier
