@@ -109,7 +109,11 @@ func (c *client) expect(command string, want ...string) {
 
 func TestServesOnSeveralListenersOneKeyspace(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	s := start(t, func(c *Config) { c.Addrs = []string{"127.0.0.1:0", "unix:" + socket, "127.0.0.1:0"} })
+	noon := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC).UnixNano()
+	s := start(t, func(c *Config) {
+		c.Addrs = []string{"127.0.0.1:0", "unix:" + socket, "127.0.0.1:0"}
+		c.DebugClock = &noon
+	})
 	addrs := s.Addrs()
 	if len(addrs) != 3 {
 		t.Fatalf("listens on %v", addrs)
@@ -253,7 +257,7 @@ func TestSettingsThatChangeTakeEffect(t *testing.T) {
 	for _, p := range []string{
 		"maxmemory x", "maxmemory -1", "maxmemory 99999999999999gb", "maxclients 0", "maxclients 1x", "timeout -1",
 		"maxmemory 1", "maxmemory 1048575", "maxmemory 1.5", "maxmemory 5k", "maxclients 1048577", "timeout 2147483648", "timeout 30x", "timeout -1s",
-		"loglevel loud", "protected-mode maybe", "port 1", "dir /tmp", "durability none", "databases 1", "nonsense 1",
+		"loglevel loud", "maxclients +5", "protected-mode maybe", "port 1", "dir /tmp", "durability none", "databases 1", "nonsense 1",
 	} {
 		if got := c.do(1, "CONFIG SET "+p); !strings.HasPrefix(got, "-ERR ") {
 			t.Errorf("CONFIG SET %s replied %q", p, got)

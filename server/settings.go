@@ -63,12 +63,12 @@ func (s *Server) params() []command.Param {
 			Name: "maxclients", Flag: "max-clients",
 			Get: func() string { return strconv.FormatInt(s.maxClients.Load(), 10) },
 			Set: func(v string) (func(), error) {
-				n, err := strconv.ParseInt(v, 10, 64)
+				n, err := strconv.ParseUint(v, 10, 31)
 				if err != nil || n < 1 || n > MaxMaxClients {
 					return nil, fmt.Errorf("argument must be between 1 and %d inclusive", MaxMaxClients)
 				}
 				return func() {
-					s.maxClients.Store(n)
+					s.maxClients.Store(int64(n))
 					s.transport.SetMaxClients(int(n))
 				}, nil
 			},
