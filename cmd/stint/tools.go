@@ -28,7 +28,7 @@ func (c *backupCommand) run(w io.Writer) error {
 // inspectCommand is `stint inspect FILE`.
 type inspectCommand struct {
 	File string `arg:"" help:"State file (state.db in the folder of --dir) or backup, or the folder. No server may use it." example:"./stint-data"`
-	Keys bool   `help:"List every key with its state too: a line each, sorted. Limits are written as the commands read them: limit=10 rate=100/1m is what THROTTLE key 10 100/1m has made."`
+	Keys bool   `help:"List every key with its state too: a line each, sorted. Limits are written as the commands read them: limit=10 rate=100/m is what THROTTLE key 10 100/m has made."`
 }
 
 func (c *inspectCommand) run(w io.Writer) error {

@@ -24,7 +24,11 @@ func PeriodString(ns int64) string {
 }
 
 // String writes the rate as ParseRate reads it, under the condition of
-// PeriodString: 100/1m.
+// PeriodString, and as people do: 100/m, 7/250ms.
 func (r Rate) String() string {
-	return strconv.FormatInt(r.Count, 10) + "/" + PeriodString(r.Period)
+	period := PeriodString(r.Period)
+	if period[0] == '1' && (period[1] < '0' || period[1] > '9') {
+		period = period[1:]
+	}
+	return strconv.FormatInt(r.Count, 10) + "/" + period
 }

@@ -15,8 +15,13 @@ func TestPeriodsAndRatesAreWrittenInTheLongestUnit(t *testing.T) {
 			t.Errorf("%d ns is %s, want %s", ns, got, want)
 		}
 	}
-	if got := (Rate{Count: 100, Period: 60_000_000_000}).String(); got != "100/1m" {
-		t.Errorf("100 a minute is %s", got)
+	for ns, want := range map[int64]string{
+		60_000_000_000: "5/m", 1_000_000: "5/ms", 1_000_000_000: "5/s", 1: "5/ns", 7 * 86_400_000_000_000: "5/w",
+		10_000_000_000: "5/10s", 120_000_000_000: "5/2m", 19 * 60_000_000_000: "5/19m", 101_000_000: "5/101ms",
+	} {
+		if got := (Rate{Count: 5, Period: ns}).String(); got != want {
+			t.Errorf("5 in %d ns is %s, want %s", ns, got, want)
+		}
 	}
 }
 

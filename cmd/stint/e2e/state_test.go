@@ -323,7 +323,7 @@ func TestBackupAndInspect(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "300") || !strings.Contains(stdout, "bucket") || strings.Contains(stdout, "a:17") {
 		t.Errorf("exit code %d, %s\n%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr = tool(t, "inspect", "--keys", saved); code != 0 || !strings.Contains(stdout, `db0 "a:17" bucket limit=1000 rate=1/1h used=7 `) {
+	if code, stdout, stderr = tool(t, "inspect", "--keys", saved); code != 0 || !strings.Contains(stdout, `db0 "a:17" bucket limit=1000 rate=1/h used=7 `) {
 		t.Errorf("exit code %d, %s\n%s", code, stdout, stderr)
 	}
 	// A backup is a state file: it is restored by putting it in place.
