@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,20 +218,10 @@ func TestConnectionsComingDuringShutdownAreClosed(t *testing.T) {
 func TestTenThousandConnections(t *testing.T) {
 	const want = 10_000
 	n := want
-	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
-	if files.Cur < files.Max {
-		files.Cur = files.Max
-		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-			t.Logf("raise the limit on open files: %v", err)
-			_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files)
-		}
-	}
-	if most := int(min(files.Cur, 1<<30))/2 - 200; n > most { // both ends are in this process
+	files := openFiles()
+	if most := int(min(files, 1<<30))/2 - 200; n > most { // both ends are in this process
 		n = most
-		t.Logf("%d open files allow %d connections instead of %d", files.Cur, n, want)
+		t.Logf("%d open files allow %d connections instead of %d", files, n, want)
 	}
 	s := newServer(t, Options{})
 	addr := onLoopback(t, s)
