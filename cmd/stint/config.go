@@ -24,7 +24,7 @@ type Config struct {
 	Config string `help:"YAML file with the same options as keys, for example the line interval: 500ms. An unknown key is an error. The order of precedence is flag, environment, file, default." placeholder:"FILE" group:"General"`
 
 	Addr       []string `help:"Address to listen on: host:port, or unix:/path for a socket. May be given several times (in the environment: separated by commas)." default:"127.0.0.1:6390" placeholder:"ADDR" group:"Network"`
-	MaxClients int      `help:"Most clients connected at the same time; one more is told so and disconnected." default:"10000" placeholder:"N" group:"Network"`
+	MaxClients Integer  `help:"Most clients connected at the same time; one more is told so and disconnected. Each is an open file: the limit of the system (ulimit -n) must be 32 above it, and one more for each --addr." default:"10000" placeholder:"N" group:"Network"`
 
 	IdleTimeout Duration `help:"Close a connection that has sent nothing for so long. 0: never." default:"0" placeholder:"DURATION" group:"Network"`
 	MaxArgument Size     `help:"Largest single argument of a command." default:"1MiB" placeholder:"SIZE" group:"Network"`
@@ -42,8 +42,8 @@ type Config struct {
 	LogFormat string `help:"How the log on stderr is written: text or json." default:"text" placeholder:"text|json" group:"Log"`
 	LogLevel  string `help:"Least severe level that is logged: debug, info, warn or error." default:"info" placeholder:"LEVEL" group:"Log"`
 
-	EnableDebugCommand bool   `help:"Allow DEBUG, which can freeze the clock and empty the server. For tests only." group:"Testing"`
-	DebugClock         *int64 `help:"Start with the clock frozen at this unix time in nanoseconds. For tests only." placeholder:"NS" group:"Testing"`
+	EnableDebugCommand bool     `help:"Allow DEBUG, which can freeze the clock and empty the server. For tests only." group:"Testing"`
+	DebugClock         *Integer `help:"Start with the clock frozen at this unix time in nanoseconds. For tests only." placeholder:"NS" group:"Testing"`
 }
 
 // Bounds of the options that have some beyond their type.
@@ -121,7 +121,7 @@ func (c *Config) Validate() error {
 		return bad("dir", "a folder is needed with --durability %s", c.Durability)
 	case time.Duration(c.Interval) < minInterval || time.Duration(c.Interval) > maxInterval:
 		return bad("interval", "%v is out of range: want %v to %v", c.Interval, Duration(minInterval), Duration(maxInterval))
-	case c.DebugClock != nil && (*c.DebugClock < 0 || *c.DebugClock > maxClock):
+	case c.DebugClock != nil && *c.DebugClock > maxClock:
 		return bad("debug-clock", "%d is out of range: want unix nanoseconds, 0 to %d", *c.DebugClock, int64(maxClock))
 	}
 	return nil
@@ -154,6 +154,9 @@ func checkAddr(a string) error {
 // file given by mistake.
 const maxPassword = 4096
 
+// byteOrderMark is U+FEFF in UTF-8.
+const byteOrderMark = "\xef\xbb\xbf"
+
 // Password returns the password that clients must give, "" for none. The error
 // never contains the password or a part of the file.
 func (c *Config) Password() (string, error) {
@@ -164,7 +167,9 @@ func (c *Config) Password() (string, error) {
 	if err != nil {
 		return "", &optionError{"requirepass-file", fmt.Sprintf("the password cannot be read: %v", err)}
 	}
-	line, _, _ := strings.Cut(string(data), "\n")
+	// Some editors begin every file with a byte order mark, which nobody sees
+	// and no client sends.
+	line, _, _ := strings.Cut(strings.TrimPrefix(string(data), byteOrderMark), "\n")
 	line = strings.TrimSuffix(line, "\r")
 	switch {
 	case line == "":

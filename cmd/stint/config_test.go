@@ -21,7 +21,7 @@ func parse(t *testing.T, environ []string, args ...string) (*Config, error) {
 		t.Fatal(err)
 	}
 	if _, err := parser.Parse(args); err != nil {
-		return nil, src.explain(usageError(err))
+		return nil, src.explain(usageError(err, args))
 	}
 	return &g.Serve.Config, nil
 }
@@ -97,12 +97,24 @@ func TestAWrongOptionIsNamedWithItsSource(t *testing.T) {
 		{name: "range in a variable", env: "STINT_INTERVAL=2h", want: "--interval: 2h is out of range: want 10ms to 1h (from environment variable STINT_INTERVAL)"},
 		{name: "negative size", args: "--max-memory -5", want: `--max-memory: "-5" is not a size: want bytes`},
 		{name: "negative size in the file", yaml: "max-memory: -5\n", want: `--max-memory: "-5" is not a size: want bytes`},
-		{name: "negative clients", args: "--max-clients -5", want: "--max-clients: -5 is out of range: want 1 to"},
+		{name: "negative clients", args: "--max-clients -5", want: "--max-clients: \"-5\" is not a whole number: want decimal digits only\n"},
 		{name: "a flag for a value", args: "--dir --addr :1", want: "--dir: a value is missing after it"},
 		{name: "too little memory", args: "--max-memory 1048575", want: "--max-memory: 1048575 is too small: want at least 1MiB, or 0 for no limit"},
-		{name: "no number", args: "--max-clients many", want: "--max-clients: \"many\" is not a whole number\n"},
-		{name: "no number in the file", yaml: "dir: x\nmax-clients: many\n", want: "--max-clients: \"many\" is not a whole number (from %F, line 2)\n"},
-		{name: "no clock", args: "--debug-clock 1.5", want: "--debug-clock: \"1.5\" is not a whole number\n"},
+		{name: "no number", args: "--max-clients many", want: "--max-clients: \"many\" is not a whole number: want decimal digits only\n"},
+		{name: "no number in the file", yaml: "dir: x\nmax-clients: many\n", want: "--max-clients: \"many\" is not a whole number: want decimal digits only (from %F, line 2)\n"},
+		{name: "no clock", args: "--debug-clock 1.5", want: "--debug-clock: \"1.5\" is not a whole number: want decimal digits only\n"},
+		{name: "hexadecimal", args: "--max-clients 0x10", want: `--max-clients: "0x10" is not a whole number`},
+		{name: "hexadecimal clock", args: "--debug-clock 0x10", want: `--debug-clock: "0x10" is not a whole number`},
+		{name: "octal", args: "--max-clients 0o10", want: `--max-clients: "0o10" is not a whole number`},
+		{name: "binary", env: "STINT_MAX_CLIENTS=0b11", want: `--max-clients: "0b11" is not a whole number: want decimal digits only (from environment variable STINT_MAX_CLIENTS)`},
+		{name: "underscore", args: "--max-clients 1_0", want: `--max-clients: "1_0" is not a whole number`},
+		{name: "underscore in the file", yaml: "max-clients: 1_0\n", want: `--max-clients: "1_0" is not a whole number`},
+		{name: "sign", args: "--max-clients +5", want: `--max-clients: "+5" is not a whole number`},
+		{name: "sign in the file", yaml: "debug-clock: +5\n", want: `--debug-clock: "+5" is not a whole number`},
+		{name: "blank", env: "STINT_MAX_CLIENTS= 5", want: `--max-clients: " 5" is not a whole number`},
+		{name: "nothing", args: "--max-clients=", want: `--max-clients: "" is not a whole number`},
+		{name: "no value for a number", args: "--max-clients --addr :1", want: "--max-clients: a value is missing after it"},
+		{name: "too large a number", args: "--debug-clock 9223372036854775808", want: `--debug-clock: "9223372036854775808" is too large a number`},
 		{name: "no bool in the file", yaml: "enable-debug-command: perhaps\n", want: "--enable-debug-command: \"perhaps\" is neither true nor false (from %F, line 1)\n"},
 		{name: "short flag", args: "-p 6390", want: "stint: unknown flag -p; stint --help shows what there is\n"},
 		{name: "near flag", args: "--max-client 5", want: `did you mean "--max-clients"`},
@@ -114,6 +126,11 @@ func TestAWrongOptionIsNamedWithItsSource(t *testing.T) {
 		{name: "config in the file", yaml: "config: x\n", want: "line 1: unknown key"},
 		{name: "twice", yaml: "dir: x\ndir: y\n", want: "twice"},
 		{name: "a list for one", yaml: "dir: [x, y]\n", want: "--dir: a single value is wanted, not a list (from %F, line 1)"},
+		{name: "a list of one for one", yaml: "interval: [1]\n", want: "--interval: a single value is wanted, not a list (from %F, line 1)"},
+		{name: "a block list of one for one", yaml: "dir: x\nrequirepass:\n  - x\n", want: "--requirepass: a single value is wanted, not a list (from %F, line 2)"},
+		{name: "a list by an alias", yaml: "addr: &a [':1']\ndir: *a\n", want: "--dir: a single value is wanted, not a list (from %F, line 2)"},
+		{name: "an empty list", yaml: "addr: []\n", want: "line 1: addr: a value is wanted"},
+		{name: "null in a list", yaml: "addr: [':1', null]\n", want: "a list may hold single values only"},
 		{name: "a mapping for one", yaml: "dir: {x: y}\n", want: "line 1: dir: a value is wanted"},
 		{name: "null", yaml: "dir:\n", want: "line 1: dir: a value is wanted"},
 		{name: "a list of lists", yaml: "addr: [[x]]\n", want: "a list may hold single values only"},
@@ -141,7 +158,7 @@ func TestAWrongOptionIsNamedWithItsSource(t *testing.T) {
 		{name: "long unix", args: "--addr unix:/" + strings.Repeat("x", 103), want: "longer than"},
 		{name: "address twice", args: "--addr :1 --addr :1", want: "given twice"},
 		{name: "no folder", args: "--dir=", want: "a folder is needed"},
-		{name: "clock", args: "--debug-clock=-1", want: "-1 is out of range"},
+		{name: "clock", args: "--debug-clock=-1", want: `"-1" is not a whole number`},
 		{name: "clock too late", args: "--debug-clock 4611686018427387904", want: "is out of range"},
 		{name: "two passwords", args: "--requirepass x --requirepass-file y", want: "give one of them"},
 	} {
@@ -190,6 +207,16 @@ func TestBoundsAreAllowed(t *testing.T) {
 	}
 }
 
+// A zero before a number is a habit of people who align columns; nobody means
+// base 8 by it.
+func TestNumbersAreDecimal(t *testing.T) {
+	path := file(t, "s.yaml", "debug-clock: 010\n")
+	c, err := parse(t, nil, "--max-clients", "010", "--config", path)
+	if err != nil || c.MaxClients != 10 || *c.DebugClock != 10 {
+		t.Errorf("010 is read as %+v, %v", c, err)
+	}
+}
+
 func TestWordsMayComeInAnyCase(t *testing.T) {
 	c, err := parse(t, []string{"STINT_DURABILITY=None"}, "--log-level", "WARN", "--log-format", "Json", "--protected-mode", "NO")
 	if err != nil {
@@ -231,13 +258,13 @@ func TestDurationsAreWrittenAsTheyAreRead(t *testing.T) {
 }
 
 func TestPasswordFile(t *testing.T) {
-	for text, want := range map[string]string{"secret": "secret", "secret\n": "secret", "se cret \r\nmore\n": "se cret "} {
+	for text, want := range map[string]string{"\ufeffsecret\n": "secret", "se\ufeffcret": "se\ufeffcret", "secret": "secret", "secret\n": "secret", "se cret \r\nmore\n": "se cret "} {
 		c := Config{RequirepassFile: file(t, "pass", text)}
 		if got, err := c.Password(); err != nil || got != want {
 			t.Errorf("%q gives %q, %v; want %q", text, got, err, want)
 		}
 	}
-	for text, want := range map[string]string{"": "is empty", "\nsecret": "is empty", strings.Repeat("secret", 1000): "longer than"} {
+	for text, want := range map[string]string{"\ufeff\nsecret": "is empty", "": "is empty", "\nsecret": "is empty", strings.Repeat("secret", 1000): "longer than"} {
 		c := Config{RequirepassFile: file(t, "pass", text)}
 		if got, err := c.Password(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.9q gives %.9q, %v; want an error with %q and without the password", text, got, err, want)
@@ -254,7 +281,7 @@ func TestPasswordFile(t *testing.T) {
 func TestMisspelledVariablesAreFound(t *testing.T) {
 	var g grammar
 	parser, _ := newParser(&g, &bytes.Buffer{})
-	got := strangers([]string{"STINT_DIR=x", "STINT_DIRR=x", "PATH=x", "STINT_SERVICE_HOST=x", "STINT_PORT=tcp://x", "STINT_PORT_6390_TCP=x", "STINT_MAX_CLIENTS=1"}, optionNames(parser))
+	got := strangers([]string{"STINT_DIR=x", "STINT_DIRR=x", "PATH=x", "STINT_SERVICE_HOST=x", "STINT_PORT=tcp://x", "STINT_PORT_6390_TCP=x", "STINT_MAX_CLIENTS=1", "STINT_KEYS=true"}, anyOption(parser))
 	if strings.Join(got, " ") != "STINT_DIRR" {
 		t.Errorf("got %q, want STINT_DIRR alone", got)
 	}

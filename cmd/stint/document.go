@@ -23,9 +23,14 @@ one. Keys are the flags without the dashes, lists are YAML lists. An unknown key
 does not fit ends the process with exit code 2 and a sentence that names the flag, the variable or
 the file's line.
 
+The commands ` + "`backup` and `inspect`" + ` read the variables of their own options alone (` + "`STINT_DIR`" + ` and
+` + "`STINT_CONFIG`" + ` for backup, ` + "`STINT_KEYS`" + ` for inspect). A variable STINT_… that no command knows is
+ignored, with a warning in the server's log.
+
 Sizes are bytes (` + "`1048576`" + `) or have a unit, in any case: KiB, MiB, GiB, TiB are powers of 1,024;
 KB, MB, GB, TB, or K, M, G, T alone, powers of 1,000. Up to six decimals may come before a unit:
 ` + "`1.5GiB`" + `. Durations have a unit (` + "`250ms`, `30s`, `5m`, `1h`" + `); a plain number is seconds.
+Other numbers are decimal digits and nothing else.
 
 The column CONFIG is the name that ` + "`CONFIG GET`" + ` and ` + "`CONFIG SET`" + ` have for an option: Redis's, where
 Redis has it. What has SET can be changed while the server runs; the rest needs a restart. What was

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -77,13 +78,20 @@ func run(p *process) int {
 		return exitOK
 	}
 	if err != nil {
-		return p.fail(exitUsage, src.explain(usageError(err)))
+		if few := new(fewFilesError); errors.As(err, &few) {
+			return p.fail(exitFailure, few)
+		}
+		return p.fail(exitUsage, src.explain(usageError(err, p.args)))
 	}
 	switch ctx.Selected().Name {
 	case "backup":
-		err = g.Backup.run(p.stdout)
+		if err = enoughFiles(openFiles(), 0); err == nil {
+			err = g.Backup.run(p.stdout)
+		}
 	case "inspect":
-		err = g.Inspect.run(p.stdout)
+		if err = enoughFiles(openFiles(), 0); err == nil {
+			err = g.Inspect.run(p.stdout)
+		}
 	case "version":
 		err = g.Version.run(p.stdout)
 	case "help":
@@ -91,12 +99,15 @@ func run(p *process) int {
 			return p.fail(exitUsage, err)
 		}
 	default:
+		if err := enoughFiles(openFiles(), len(g.Serve.Addr)); err != nil {
+			return p.fail(exitFailure, err)
+		}
 		password, err := g.Serve.Password()
 		if err != nil {
 			return p.fail(exitUsage, src.explain(err))
 		}
 		log, level := newLogger(p.stderr, &g.Serve.Config)
-		for _, name := range strangers(p.environ, optionNames(parser)) {
+		for _, name := range strangers(p.environ, anyOption(parser)) {
 			log.Warn("an environment variable looks like an option but is none; it is ignored", "name", name)
 		}
 		return p.serve(&g.Serve.Config, password, log, level)
@@ -130,6 +141,17 @@ func optionNames(parser *kong.Kong) func(string) bool {
 	names := map[string]bool{}
 	for _, f := range serverFlags(parser.Model) {
 		names[f.Name] = true
+	}
+	return func(name string) bool { return names[name] }
+}
+
+// anyOption tells whether a name is an option of any command.
+func anyOption(parser *kong.Kong) func(string) bool {
+	names := map[string]bool{}
+	for _, command := range parser.Model.Children {
+		for _, f := range command.Flags {
+			names[f.Name] = true
+		}
 	}
 	return func(name string) bool { return names[name] }
 }

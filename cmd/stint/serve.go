@@ -135,14 +135,14 @@ func (st *state) begin(ctx context.Context, cfg *Config, password string, ks *en
 		Keyspace:      ks,
 		Persist:       persister,
 		Addrs:         cfg.Addr,
-		MaxClients:    cfg.MaxClients,
+		MaxClients:    int(cfg.MaxClients),
 		IdleTimeout:   time.Duration(cfg.IdleTimeout),
 		MaxOutput:     int(cfg.MaxOutput),
 		MaxArgument:   int(cfg.MaxArgument),
 		Password:      password,
 		ProtectedMode: cfg.ProtectedMode == "yes",
 		Debug:         cfg.EnableDebugCommand,
-		DebugClock:    cfg.DebugClock,
+		DebugClock:    (*int64)(cfg.DebugClock),
 		Version:       buildVersion(),
 		Dir:           cfg.stateDir(),
 		File:          persist.FileName,
@@ -200,7 +200,7 @@ func announce(cfg *Config, srv *server.Server, ks *engine.Keyspace, password str
 	attrs := []any{
 		"version", buildVersion(), "pid", os.Getpid(), "durability", cfg.Durability,
 		"keys", keys(cfg, ks), "protected_mode", cfg.ProtectedMode, "password", password != "",
-		"max_memory", cfg.MaxMemory.String(), "max_clients", cfg.MaxClients,
+		"max_memory", cfg.MaxMemory.String(), "max_clients", int64(cfg.MaxClients),
 	}
 	if cfg.Durability != "none" {
 		attrs = append(attrs, "dir", cfg.stateDir(), "interval", cfg.Interval.String())
@@ -220,10 +220,7 @@ func warn(cfg *Config, log *slog.Logger) {
 	if cfg.EnableDebugCommand || cfg.DebugClock != nil {
 		log.Warn("this server is for tests: DEBUG is allowed or the clock is frozen", "enable-debug-command", cfg.EnableDebugCommand, "frozen", cfg.DebugClock != nil)
 	}
-	if most := openFiles(); most > 0 && uint64(cfg.MaxClients)+reservedFiles > most {
-		log.Warn("the system lets this process open fewer files than --max-clients needs: raise the limit (ulimit -n)",
-			"limit", most, "max-clients", cfg.MaxClients)
-	}
+	warnFiles(openFiles(), cfg, log)
 	open := cfg.ProtectedMode == "no" && cfg.Requirepass == "" && cfg.RequirepassFile == ""
 	for _, a := range cfg.Addr {
 		if host, _, err := net.SplitHostPort(a); open && err == nil && !loopback(host) {
@@ -235,9 +232,6 @@ func warn(cfg *Config, log *slog.Logger) {
 	}
 }
 
-// reservedFiles is how many open files the server needs besides connections.
-const reservedFiles = 32
-
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -247,7 +241,7 @@ func loopback(host string) bool {
 func keys(cfg *Config, ks *engine.Keyspace) (n int64) {
 	now := time.Now().UnixNano()
 	if cfg.DebugClock != nil {
-		now = *cfg.DebugClock
+		now = int64(*cfg.DebugClock)
 	}
 	for _, k := range ks.Stats(now).Keys {
 		n += k

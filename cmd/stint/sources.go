@@ -43,6 +43,7 @@ type sources struct {
 // fileValue is one key of the file.
 type fileValue struct {
 	values []string // one for a scalar
+	list   bool     // it is written as a list, of one value perhaps
 	line   int
 }
 
@@ -54,21 +55,26 @@ func newSources(environ func(string) (string, bool), known func(string) bool) *s
 func (s *sources) Validate(*kong.Application) error { return nil }
 
 // Resolve returns the value of a flag from environment or file, nil if neither
-// has one.
-func (s *sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+// has one. A command has no use for the variables and keys of options that are
+// another command's, nor for the file if it has no --config itself: what is set
+// for the server, right or wrong, does not keep a tool from its work.
+func (s *sources) Resolve(ctx *kong.Context, command *kong.Path, flag *kong.Flag) (any, error) {
 	name := flag.Name
 	if name == "help" || name == "version" {
 		return nil, nil // of the command line alone
 	}
 	s.last = ""
-	if err := s.load(ctx); err != nil {
-		return nil, err
-	}
 	// An empty variable is an unset one: container tools cannot remove a
 	// variable, only empty it.
 	if v, ok := s.environ(envName(name)); ok && v != "" {
 		s.last, s.from[name] = name, "environment variable "+envName(name)
 		return v, nil
+	}
+	if !slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == "config" }) {
+		return nil, nil
+	}
+	if err := s.load(ctx); err != nil {
+		return nil, err
 	}
 	v, ok := s.file[name]
 	if !ok {
@@ -78,7 +84,7 @@ func (s *sources) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any
 	if flag.IsSlice() {
 		return kong.JoinEscaped(v.values, ','), nil
 	}
-	if len(v.values) != 1 {
+	if v.list {
 		return nil, errors.New("a single value is wanted, not a list")
 	}
 	return v.values[0], nil
@@ -101,6 +107,9 @@ func (s *sources) load(ctx *kong.Context) error {
 	if s.path == "" {
 		return nil
 	}
+	if err := enoughFiles(openFiles(), 0); err != nil {
+		return err
+	}
 	data, err := os.ReadFile(s.path)
 	if err != nil {
 		s.from["config"] = origin
@@ -121,7 +130,7 @@ func parseFile(data []byte, known func(string) bool) (map[string]fileValue, erro
 	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
 		return nil, nil // empty, or comments only
 	} else if err != nil {
-		return nil, fmt.Errorf("not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, notYAML(err)
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.New("want one YAML document, the file has more after it")
@@ -137,6 +146,8 @@ func parseFile(data []byte, known func(string) bool) (map[string]fileValue, erro
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, node := root.Content[i], root.Content[i+1]
 		switch {
+		case !known(key.Value) && mentionsPassword(key.Value):
+			return nil, fmt.Errorf("line %d: an unknown key, not shown as it may hold the password: want the line requirepass: \"…\" with a blank after the colon", key.Line)
 		case !known(key.Value) || key.Value == "config":
 			return nil, fmt.Errorf("line %d: unknown key %q; the keys are the flags without the dashes, see stint --help", key.Line, key.Value)
 		case len(values[key.Value].values) != 0:
@@ -146,31 +157,48 @@ func parseFile(data []byte, known func(string) bool) (map[string]fileValue, erro
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %s: %w", node.Line, key.Value, err)
 		}
-		values[key.Value] = fileValue{values: v, line: key.Line}
+		v.line = key.Line
+		values[key.Value] = v
 	}
 	return values, nil
 }
 
+// notYAML words an error of the YAML parser. None shows a value, but one: a
+// value that begins with * refers to another, and a password may begin so too.
+func notYAML(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if strings.HasPrefix(text, "unknown anchor ") {
+		text = "a value begins with *, which refers to an anchor that is not there: put the value into quotes"
+	}
+	return errors.New("not YAML: " + text)
+}
+
 // scalars returns the text of a scalar or of a list of scalars. The text is
 // what the file says, not what YAML makes of it: "no" stays "no".
-func scalars(n *yaml.Node) ([]string, error) {
+func scalars(n *yaml.Node) (v fileValue, err error) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	switch {
-	case n.Kind == yaml.ScalarNode && n.Tag != "!!null":
-		return []string{n.Value}, nil
-	case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
-		var all []string
-		for _, item := range n.Content {
-			if item.Kind != yaml.ScalarNode || item.Tag == "!!null" {
-				return nil, errors.New("a list may hold single values only")
-			}
-			all = append(all, item.Value)
-		}
-		return all, nil
+	items := []*yaml.Node{n}
+	if v.list = n.Kind == yaml.SequenceNode; v.list {
+		items = n.Content
 	}
-	return nil, errors.New("a value is wanted")
+	for _, item := range items {
+		switch {
+		case item.Kind == yaml.ScalarNode && !strings.HasPrefix(item.ShortTag(), "!!"):
+			// The rest of what was meant as a value, and all of it where
+			// there is no blank, would silently be gone.
+			return v, errors.New("a value begins with !, which makes a tag of its first word: put the value into quotes")
+		case item.Kind == yaml.ScalarNode && item.Tag != "!!null":
+			v.values = append(v.values, item.Value)
+		case v.list:
+			return v, errors.New("a list may hold single values only")
+		}
+	}
+	if len(v.values) == 0 {
+		return v, errors.New("a value is wanted")
+	}
+	return v, nil
 }
 
 // explain adds to an error the place its value came from, unless that was the
@@ -189,7 +217,8 @@ func (s *sources) explain(err error) error {
 	return err
 }
 
-// strangers lists the STINT_ variables that are no option: slips of the pen.
+// strangers lists the STINT_ variables that are no option of any command: slips
+// of the pen.
 // Names that Kubernetes makes for a service called stint are left out.
 func strangers(environ []string, known func(string) bool) []string {
 	var names []string

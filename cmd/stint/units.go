@@ -1,12 +1,31 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/stint-dev/stint/server"
 )
+
+// Integer is a number from 0 on, written in decimal digits and nothing else:
+// what a type of Go's would also take for a number, 010 as 8 or 1_0, is a slip.
+type Integer int64
+
+// UnmarshalText parses an integer; the error says what is allowed.
+func (i *Integer) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 63)
+	if errors.Is(err, strconv.ErrRange) {
+		return fmt.Errorf("%q is too large a number", text)
+	}
+	if err != nil {
+		return fmt.Errorf("%q is not a whole number: want decimal digits only", text)
+	}
+	*i = Integer(n)
+	return nil
+}
 
 // Size is a number of bytes as people write it: 1048576, 512MiB, 1.5GiB, 1GB.
 type Size int64

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -30,15 +31,24 @@ func joinNegative(args []string) []string {
 
 // What kong says of values that do not fit the type of an option.
 var (
-	notInt  = regexp.MustCompile(`^expected a valid \d+ bit u?int but got (".*")$`)
 	notBool = regexp.MustCompile(`^bool value must be .* but got (".*")$`)
 	noValue = regexp.MustCompile(`^missing value|^expected .* value but got `)
 	guess   = regexp.MustCompile(`^(unknown flag -[^-]), did you mean .*$`)
 )
 
-// usageError turns what kong says into what a user reads: kong wraps errors of
-// ours into the names of its nodes, and speaks of its own types.
-func usageError(err error) error {
+// mentionsPassword reports whether text has the name of the option with the
+// password in it, or of the one with its file. What is wrong next to it may be
+// a part of the password, or all of it, and is not shown: stderr is often kept.
+func mentionsPassword(text string) bool {
+	return strings.Contains(strings.ToLower(text), "requirepass")
+}
+
+// strayWord matches what kong says of an argument that it has no use for.
+var strayWord = regexp.MustCompile(`^un(expected|known) `)
+
+// usageError turns what kong says of args into what a user reads: kong wraps
+// errors of ours into the names of its nodes, and speaks of its own types.
+func usageError(err error, args []string) error {
 	var opt *optionError
 	if errors.As(err, &opt) {
 		return opt
@@ -46,9 +56,6 @@ func usageError(err error) error {
 	text := err.Error()
 	if flag, rest, ok := strings.Cut(text, ": "); ok && strings.HasPrefix(flag, "--") {
 		flag = flag[2:]
-		if m := notInt.FindStringSubmatch(rest); m != nil {
-			return &optionError{flag, m[1] + " is not a whole number"}
-		}
 		if m := notBool.FindStringSubmatch(rest); m != nil {
 			return &optionError{flag, m[1] + " is neither true nor false"}
 		}
@@ -56,6 +63,9 @@ func usageError(err error) error {
 			return &optionError{flag, "a value is missing after it"}
 		}
 		return err
+	}
+	if strayWord.MatchString(text) && slices.ContainsFunc(args, mentionsPassword) {
+		return errors.New("an argument is unknown, and not shown as it may belong to the password: put a password into quotes, or into a file for --requirepass-file; stint --help shows what there is")
 	}
 	var parse *kong.ParseError
 	if strings.HasPrefix(text, `expected "<`) && errors.As(err, &parse) {

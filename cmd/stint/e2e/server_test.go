@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,13 +44,21 @@ var listening = regexp.MustCompile(`msg=listening addr=(\S+)`)
 func start(t *testing.T, args ...string) *Server {
 	t.Helper()
 	s := launch(t, args...)
+	s.awaitListening()
+	return s
+}
+
+// awaitListening returns when the server listens.
+func (s *Server) awaitListening() {
+	t := s.t
+	t.Helper()
 	deadline := time.After(startTimeout)
 	poll := time.NewTicker(2 * time.Millisecond)
 	defer poll.Stop()
 	for {
 		if m := listening.FindStringSubmatch(s.Log()); m != nil {
 			s.Addr = m[1]
-			return s
+			return
 		}
 		select {
 		case <-s.exited:
@@ -63,6 +72,12 @@ func start(t *testing.T, args ...string) *Server {
 
 // launch runs the server without waiting for it to listen.
 func launch(t *testing.T, args ...string) *Server {
+	t.Helper()
+	return launchBy(t, []string{binary}, args...)
+}
+
+// launchBy is launch by a command that becomes the server when args are added.
+func launchBy(t *testing.T, by []string, args ...string) *Server {
 	t.Helper()
 	has := func(flag string) bool {
 		for _, a := range args {
@@ -78,7 +93,7 @@ func launch(t *testing.T, args ...string) *Server {
 	if !has("--addr") {
 		args = append([]string{"--addr", "127.0.0.1:0"}, args...)
 	}
-	s := &Server{t: t, cmd: exec.Command(binary, args...), exited: make(chan struct{})}
+	s := &Server{t: t, cmd: exec.Command(by[0], slices.Concat(by[1:], args)...), exited: make(chan struct{})}
 	s.cmd.Env = cleanEnv()
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
