@@ -220,7 +220,8 @@ func (ks *Keyspace) relieve(now int64) bool {
 	return ks.budget.Used() < before
 }
 
-// relieve takes one page of each table, and reports whether any had something.
+// relieve takes a page or a few of each table, and reports whether any had
+// something.
 func (sh *shard) relieve(now int64) (more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -238,11 +239,15 @@ func (sh *shard) relieve(now int64) (more bool) {
 }
 
 // Changed is how many changes stand to be drained by the next Cut: about the
-// number of changed and deleted keys.
+// number of changed and deleted keys and of flushed databases, 0 only if there
+// are none.
 func (ks *Keyspace) Changed() (n int64) {
 	for i := range ks.shards {
 		sh := &ks.shards[i]
 		sh.mu.Lock()
+		if i == 0 {
+			n = ks.flushes()
+		}
 		for _, t := range sh.tables {
 			if t != nil {
 				n += int64(t.Dirty())
@@ -253,13 +258,27 @@ func (ks *Keyspace) Changed() (n int64) {
 	return n
 }
 
+// flushes is how many databases were flushed since the last cut. A shard must
+// be locked.
+func (ks *Keyspace) flushes() (n int64) {
+	if !ks.track {
+		return 0
+	}
+	for _, f := range ks.flushed {
+		if f {
+			n++
+		}
+	}
+	return n
+}
+
 // Stats is a count of what a keyspace holds.
 type Stats struct {
 	Keys      [Databases]int64 // keys that are not full, at the time given
 	Memory    int64            // bytes of all tables
 	MaxMemory int64            // Options.MaxMemory
 	Forgotten int64            // units FORCE asked for beyond its bound
-	Changed   int64            // changed keys not yet in a cut
+	Changed   int64            // as Keyspace.Changed
 	Allowed   int64            // decisions of a cost above 0 that allowed, PEEK left out
 	Refused   int64            // … that refused
 }
@@ -276,6 +295,9 @@ func (ks *Keyspace) Stats(now int64) Stats {
 	for i := range ks.shards {
 		sh := &ks.shards[i]
 		sh.mu.Lock()
+		if i == 0 {
+			s.Changed = ks.flushes()
+		}
 		s.Allowed += sh.allowed
 		s.Refused += sh.refused
 		for db, t := range sh.tables {

@@ -103,6 +103,30 @@ func TestWhatChangesNothingIsNotWritten(t *testing.T) {
 	}
 }
 
+// TestAFlushedDatabaseIsAChange fails when what a restart would bring back
+// counts as saved.
+func TestAFlushedDatabaseIsAChange(t *testing.T) {
+	ks := newKeyspace(t, Options{Track: true})
+	at(ks, t0, func(tx *Tx) {
+		_, _ = tx.Window(limit.KindFixed, []byte("k"), limit.WindowLimit{Limit: 9, Period: second}, 1, limit.Consume)
+	})
+	drain(ks.Cut(), 1<<20)
+	at(ks, t0, func(tx *Tx) { tx.FlushDB() })
+	if n, s := ks.Changed(), ks.Stats(t0).Changed; n != 1 || s != 1 {
+		t.Errorf("%d and %d changes, want 1", n, s)
+	}
+	drain(ks.Cut(), 1<<20)
+	if n, s := ks.Changed(), ks.Stats(t0).Changed; n != 0 || s != 0 {
+		t.Errorf("%d and %d changes after a cut, want none", n, s)
+	}
+	// Nobody drains a keyspace that does not track.
+	ks = newKeyspace(t, Options{})
+	at(ks, t0, func(tx *Tx) { tx.FlushDB() })
+	if n, s := ks.Changed(), ks.Stats(t0).Changed; n != 0 || s != 0 {
+		t.Errorf("%d and %d changes that are not tracked", n, s)
+	}
+}
+
 // TestAnotherLimitIsStoredByARefusal fails when what a refusal has converted is
 // forgotten, or when PEEK or cost 0 stores it.
 func TestAnotherLimitIsStoredByARefusal(t *testing.T) {
