@@ -1,6 +1,9 @@
 package persist
 
 import (
+	"errors"
+	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -91,10 +94,17 @@ type drain struct {
 	wrote uint64 // bytes of chunks, since the flush began
 	drop  bool   // what the header no longer refers to is to be deleted
 	stats stats
+
+	gone  bool // the file was removed, and there is no new one yet
+	whole bool // the file is new, and all that is in memory is to be written
+
+	// taken is how many changes are not on disk, besides those that the
+	// keyspace knows of. For others to read.
+	taken atomic.Int64
 }
 
-func newDrain(st *State, ks keyspace) drain {
-	d := drain{st: st, ks: ks, era: *st.hdr.era()}
+func newDrain(st *State, ks keyspace) *drain {
+	d := &drain{st: st, ks: ks, era: *st.hdr.era()}
 	d.figures()
 	return d
 }
@@ -112,7 +122,16 @@ func (d *drain) figures() {
 func (d *drain) flush() error {
 	begin := d.st.o.now()
 	d.wrote = 0
+	if err := d.present(); err != nil {
+		return err
+	}
 	keys := 0
+	if d.whole {
+		keys = int(d.ks.Count())
+		if err := d.everything(); err != nil {
+			return fmt.Errorf("write all that is in memory to a new state file: %w", err)
+		}
+	}
 	if d.cut != nil {
 		c := d.cut
 		if err := d.tick(); err != nil {
@@ -120,6 +139,7 @@ func (d *drain) flush() error {
 		}
 		keys = c.Keys()
 	}
+	d.taken.Add(d.ks.Changed())
 	c := d.ks.Cut()
 	d.cut, d.more = c, true
 	d.era = *d.st.hdr.era()
@@ -131,7 +151,66 @@ func (d *drain) flush() error {
 		d.stats.keys, d.stats.bytes = int64(keys), int64(d.wrote)
 		d.stats.took = d.st.o.now().Sub(begin)
 	}
-	return d.tidy()
+	if err := d.tidy(); err != nil {
+		return err
+	}
+	// Saved is only what a restart finds.
+	return d.missing(d.st.check())
+}
+
+// present sees that the state file and its folder's lock are where they belong.
+// If the file was removed, a new one is made, and everything is due.
+func (d *drain) present() error {
+	err := d.missing(d.st.check())
+	if err == nil {
+		d.gone = false
+		return d.st.relock()
+	}
+	if !errors.Is(err, errGone) {
+		return err
+	}
+	if !d.gone {
+		d.gone = true
+		d.st.o.Logger.Error("the state file was removed while in use: all that is in memory is written to a new one", "file", d.st.path)
+	}
+	if err := d.st.anew(); err != nil {
+		return fmt.Errorf("%w, and a new one cannot be made: %w", errGone, err)
+	}
+	d.gone, d.whole = false, true
+	d.dump, d.drop = nil, false
+	d.dwork.reset()
+	d.figures()
+	return nil
+}
+
+// missing counts everything as unsaved if an error says that the file is gone
+// or another.
+func (d *drain) missing(err error) error {
+	if errors.Is(err, errGone) || errors.Is(err, ErrReplaced) {
+		d.taken.Store(d.ks.Count())
+	}
+	return err
+}
+
+// everything writes all that is in memory as a base, to which the tick that
+// comes next flips. If it fails, it goes on where it was.
+func (d *drain) everything() error {
+	if d.dump == nil {
+		// A cut of which the old file has a part is drained to nowhere: what
+		// it holds, or what came after, is in the base.
+		for d.work.reset(); d.cut != nil && d.more; d.work.reset() {
+			d.more = d.work.fill(d.cut, d.deltaPlace(), 0, &d.st.o)
+		}
+		d.cut = nil
+		d.begin()
+	}
+	for d.dumping() {
+		if err := d.dumpStep(); err != nil {
+			return err
+		}
+	}
+	d.wrote += d.base.bytes
+	return nil
 }
 
 // tick writes the cut: chunks that do not count yet, and with the last of them
@@ -168,10 +247,16 @@ func (d *drain) tick() error {
 			continue
 		}
 		d.cut = nil
+		d.taken.Store(0)
 		if idle {
 			return nil
 		}
-		if next.base != hdr.base {
+		switch {
+		case next.base == hdr.base:
+		case d.whole:
+			d.whole, d.dump, d.drop = false, nil, true
+			d.st.o.Logger.Info("the new state file holds all that is in memory", "file", d.st.path, "bytes", next.base.bytes)
+		default:
 			d.dump, d.drop = nil, true
 			d.stats.compactions++
 			d.st.o.Logger.Info("the state file was compacted", "file", d.st.path,

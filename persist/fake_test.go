@@ -51,6 +51,12 @@ func (k *fake) Changed() int64 {
 	return int64(len(k.dirty))
 }
 
+func (k *fake) Count() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return int64(len(k.vals))
+}
+
 func (k *fake) Advance(latest int64) { k.latest = max(k.latest, latest) }
 
 func (k *fake) Cut() cut {

@@ -30,7 +30,7 @@ type Info struct {
 	Failing      int64         // failures since the last success; 0: all is well
 	LastError    string        // of the last failure
 	Compactions  int64         // bases written
-	Changed      int64         // changes that no cut has taken yet, about
+	Changed      int64         // changes that are not on disk, about
 	BaseBytes    int64         // chunks of the base
 	DeltaBytes   int64         // chunks to be replayed on top of it
 	FileBytes    int64         // size of the state file
@@ -41,7 +41,7 @@ type Info struct {
 type Flusher struct {
 	st  *State
 	ks  keyspace
-	job drain // the goroutine's own
+	job *drain // the goroutine's own, but for what it has taken
 
 	wake chan struct{}   // there are waiters; holds one
 	stop chan struct{}   // Close was called
@@ -227,7 +227,11 @@ func (f *Flusher) end() {
 	err := f.st.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil {
+	switch {
+	case f.err == nil:
+	case errors.Is(f.err, errGone) || f.job.whole:
+		f.err = fmt.Errorf("the state is lost: the state file %s could not be written anew: %w", f.st.path, f.err)
+	default:
 		f.err = fmt.Errorf("the changes since %s are lost: the state file %s could not be written: %w", f.info.LastSave.Format(time.RFC3339), f.st.path, f.err)
 	}
 	f.err = errors.Join(f.err, err)
@@ -283,7 +287,9 @@ func (f *Flusher) Info() Info {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i := f.info
+	// In this order: what a cut takes is counted there before it is missing here.
 	i.Changed = f.ks.Changed()
+	i.Changed += f.job.taken.Load()
 	return i
 }
 

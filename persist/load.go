@@ -15,6 +15,7 @@ type keyspace interface {
 	Load(chunk []byte) error
 	Advance(latest int64)
 	Changed() int64
+	Count() int64 // keys, about
 }
 
 type cut interface {
@@ -32,6 +33,13 @@ type engineKeyspace struct{ *engine.Keyspace }
 
 func (k engineKeyspace) Cut() cut   { return k.Keyspace.Cut() }
 func (k engineKeyspace) Dump() dump { return k.Keyspace.Dump() }
+
+func (k engineKeyspace) Count() (n int64) {
+	for _, keys := range k.Stats(k.Latest()).Keys {
+		n += keys
+	}
+	return n
+}
 
 // LoadInfo says what was loaded.
 type LoadInfo struct {
@@ -58,6 +66,9 @@ func (st *State) load(ks keyspace) (LoadInfo, error) {
 		return LoadInfo{}, err
 	}
 	defer r.Close()
+	if err := st.recognize(r); err != nil {
+		return LoadInfo{}, err
+	}
 	if err := r.load(ks); err != nil {
 		return LoadInfo{}, refuse(st.path, err)
 	}

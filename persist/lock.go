@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,12 +17,46 @@ import (
 const lockName = "lock"
 
 // folderLock keeps other processes out of a state folder.
-type folderLock struct{ file *os.File }
+type folderLock struct {
+	file   *os.File
+	signed bool // the number of this process is in it
+}
 
 // lockFolder takes the lock of a folder, or returns ErrLocked at once. Without
 // create, a folder without a lock file has no user, and the lock is nil.
 func lockFolder(dir string, create bool) (*folderLock, error) {
 	path := filepath.Join(dir, lockName)
+	for range lockTries {
+		lock, err := tryLock(dir, path, create)
+		if lock == nil || err != nil {
+			return nil, err
+		}
+		// Between opening and locking it the file may have been removed, and
+		// then the next one to come locks another.
+		if found, err := os.Lstat(path); err == nil {
+			if have, err := lock.file.Stat(); err == nil && os.SameFile(found, have) {
+				lock.sign()
+				return lock, nil
+			}
+		}
+		_ = lock.release()
+	}
+	return nil, fmt.Errorf("lock the state folder %s: its lock file is removed again and again", dir)
+}
+
+// lockTries bounds the attempts to lock a file that is still there afterwards.
+const lockTries = 10
+
+// tryLock opens the lock file and locks it.
+func tryLock(dir, path string, create bool) (*folderLock, error) {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, &fileError{
+			fact:   fmt.Sprintf("%s is not a lock file of stint: it is no regular file; it was not touched", path),
+			advice: "choose another folder with --dir, or move it away",
+			tool:   "name the " + FileName + " of a server's folder, the folder, or a backup",
+			kind:   ErrForeign, cause: fs.ErrInvalid,
+		}
+	}
 	flag := os.O_RDWR
 	if create {
 		flag |= os.O_CREATE
@@ -44,18 +79,29 @@ func lockFolder(dir string, create bool) (*folderLock, error) {
 		}
 		return nil, locked(dir, who, err)
 	}
-	// For people and for the sentence above; the lock does not depend on it.
-	if err := f.Truncate(0); err == nil {
-		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return &folderLock{file: f}, nil
+}
+
+// sign writes the number of this process into the lock file, for people and for
+// the sentence above; the lock does not depend on it. A file with anything else
+// in it is someone's, and keeps it.
+func (l *folderLock) sign() {
+	if info, err := l.file.Stat(); err != nil || info.Size() > 0 && readPid(l.file) <= 0 {
+		return
 	}
-	return &folderLock{f}, nil
+	if err := l.file.Truncate(0); err == nil {
+		_, _ = l.file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+		l.signed = true
+	}
 }
 
 func (l *folderLock) release() error {
 	if l == nil || l.file == nil {
 		return nil
 	}
-	_ = l.file.Truncate(0)
+	if l.signed {
+		_ = l.file.Truncate(0)
+	}
 	err := l.file.Close() // which unlocks
 	l.file = nil
 	return err
@@ -68,6 +114,9 @@ func readPid(f *os.File) int {
 	if err != nil && err != io.EOF {
 		return 0
 	}
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n])))
+	if err != nil {
+		return 0
+	}
 	return pid
 }

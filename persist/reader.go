@@ -23,7 +23,10 @@ type reader struct {
 // openReader opens a state file, checks its structure (not yet the chunks) and
 // reads its header. If shared, a writer that has it open is ErrLocked.
 func openReader(path string, shared bool) (r *reader, err error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
+	if errors.Is(err, ErrForeign) {
+		return nil, refuse(path, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the state file: %w", err)
 	}
@@ -48,9 +51,6 @@ func openReader(path string, shared bool) (r *reader, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, foreign("it is no regular file")
 	}
 	r = &reader{path: path, file: f, size: info.Size()}
 	if r.size == 0 {

@@ -111,6 +111,13 @@ type State struct {
 
 	db   *bolt.DB // nil: not open for writing
 	file *os.File // under db
+
+	// What is at the path must be the file that was opened or created, as it
+	// was last written. See check.
+	pin   *os.File // the file, open to read: its identity; nil within create
+	known []byte   // its header
+	tried []byte   // the header of a write that failed and may be there
+	tx    uint64   // its last transaction; 0: not written since it was opened
 }
 
 // Open locks the folder, creates it and its state file if there are none, and
@@ -121,19 +128,19 @@ type State struct {
 // system's.
 func Open(dir string, o Options) (_ *State, err error) {
 	st := &State{dir: dir, path: filepath.Join(dir, FileName), o: o.defaults()}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the state folder: %w", err)
+	if err := makeFolder(dir); err != nil {
+		return nil, err
 	}
 	if st.lock, err = lockFolder(dir, true); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = st.lock.release()
+			_ = st.Close()
 		}
 	}()
-	if err := os.Remove(st.path + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove an incomplete state file: %w", err)
+	if err := removeUnfinished(st.path); err != nil {
+		return nil, err
 	}
 	if _, err := os.Lstat(st.path); errors.Is(err, fs.ErrNotExist) {
 		if err := st.create(); err != nil {
@@ -146,32 +153,19 @@ func Open(dir string, o Options) (_ *State, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer r.Close()
+	if st.pin == nil {
+		if st.pin, err = openRegular(st.path); err != nil {
+			return nil, refuse(st.path, err)
+		}
+		st.known = r.hdr.append(nil)
+	}
+	if err := st.recognize(r); err != nil {
+		return nil, err
+	}
 	st.hdr = r.hdr
 	st.hdr.writtenBy = st.o.Version
-	return st, r.Close()
-}
-
-// create writes an empty state file. It gets its name when it is complete and
-// on disk, so that under the name there is a whole file or none.
-func (st *State) create() error {
-	now := st.o.now().UnixNano()
-	st.hdr = &header{
-		format: FormatVersion, created: now, saved: now, eras: []group{{id: 1}},
-		createdBy: st.o.Version, writtenBy: st.o.Version,
-	}
-	tmp := st.path + newSuffix
-	if err := st.open(tmp, os.O_CREATE|os.O_EXCL); err != nil {
-		return err
-	}
-	err := st.write(st.hdr, change{})
-	if err := errors.Join(err, st.shut()); err != nil {
-		return err
-	}
-	if err := os.Rename(tmp, st.path); err != nil {
-		return err
-	}
-	st.created = true
-	return syncFolder(st.dir)
+	return st, nil
 }
 
 // open opens a file with bbolt, to write.
@@ -188,6 +182,10 @@ func (st *State) open(path string, flags int) (err error) {
 		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
 			// bbolt would create a file that vanished.
 			f, err := os.OpenFile(name, flag&^os.O_CREATE|flags, perm)
+			if err == nil && st.pin != nil && !sameFile(f, st.pin) {
+				f.Close()
+				return nil, replaced(st.path)
+			}
 			st.file = f
 			return f, err
 		},
@@ -215,7 +213,12 @@ func (st *State) shut() (err error) {
 // Close gives the folder back without writing anything. It is for a State that
 // was not started; after Start, close the Flusher.
 func (st *State) Close() error {
-	return errors.Join(st.shut(), st.lock.release())
+	err := st.shut()
+	if st.pin != nil {
+		st.pin.Close()
+		st.pin = nil
+	}
+	return errors.Join(err, st.lock.release())
 }
 
 // Latest is the latest time of any decision (unix ns) that the file knows; 0
@@ -245,12 +248,12 @@ func (st *State) transact(next *header, c change) (err error) {
 	// The disk may fail under bbolt's memory map: an error, not the end.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer trap(&err)
-	if st.db == nil {
-		if err := st.reopen(); err != nil {
+	if st.pin != nil {
+		if err := st.check(); err != nil {
 			return err
 		}
 	}
-	return st.db.Update(func(tx *bolt.Tx) error {
+	err = st.db.Update(func(tx *bolt.Tx) error {
 		if c.drop {
 			if err := drop(tx, next); err != nil {
 				return err
@@ -273,8 +276,13 @@ func (st *State) transact(next *header, c change) (err error) {
 			return err
 		}
 		next.tx = uint64(tx.ID())
-		return b.Put([]byte(headerKey), next.append(nil))
+		st.tried = next.append(nil)
+		return b.Put([]byte(headerKey), st.tried)
 	})
+	if err == nil {
+		st.known, st.tried, st.tx = st.tried, nil, next.tx
+	}
+	return err
 }
 
 // drop deletes what the header does not refer to. Its work is the number of
@@ -313,29 +321,12 @@ func drop(tx *bolt.Tx, h *header) error {
 	return nil
 }
 
-// reopen opens the state file to write, after a check that it is whole and
-// still the one that was loaded.
-func (st *State) reopen() error {
-	r, err := openReader(st.path, false)
-	if err != nil {
-		return err
-	}
-	created := r.hdr.created
-	if err := r.Close(); err != nil {
-		return err
-	}
-	if created != st.hdr.created {
-		return refuse(st.path, damaged("it was replaced by another while in use"))
-	}
-	return st.open(st.path, 0)
-}
-
 // abandon lets go of a database after a failure. bbolt's Close would wait for
 // a transaction that broke down in a panic for ever, so it is tried from the
 // side, and the file, with its lock, is closed in any case.
 func (st *State) abandon() {
 	db, file := st.db, st.file
-	st.db, st.file = nil, nil
+	st.db, st.file, st.tx = nil, nil, 0
 	if db == nil {
 		return
 	}

@@ -271,5 +271,6 @@ func (s *saver) Info() server.PersistInfo {
 		Failing:      i.Failing,
 		LastError:    i.LastError,
 		FileBytes:    i.FileBytes,
+		Changed:      i.Changed,
 	}
 }

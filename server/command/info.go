@@ -197,7 +197,7 @@ func infoPersistence(w *infoWriter, s *Server) {
 	}
 	w.line("loading", 0)
 	w.line("async_loading", 0)
-	w.line("rdb_changes_since_last_save", w.keyspace(s).Changed)
+	w.line("rdb_changes_since_last_save", p.Changed)
 	w.line("rdb_bgsave_in_progress", truth(p.Saving))
 	w.line("rdb_last_save_time", lastSave(s))
 	w.line("rdb_last_bgsave_status", status)

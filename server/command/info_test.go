@@ -37,7 +37,7 @@ func TestInfoFigures(t *testing.T) {
 	s.Counters.CrossClosed.Store(43)
 	s.Persist = &fakePersist{last: start.Add(time.Hour), err: errors.New("x"), info: PersistInfo{
 		Durability: "interval", Interval: 1500 * time.Millisecond, Saving: true, LastDuration: 2_345_678 * time.Microsecond,
-		LastKeys: 51, LastBytes: 52, Flushes: 53, Failures: 54, Failing: 55, LastError: "disk\r\nfull", FileBytes: 56,
+		LastKeys: 51, LastBytes: 52, Flushes: 53, Failures: 54, Failing: 55, LastError: "disk\r\nfull", FileBytes: 56, Changed: 57,
 	}}
 	got := infoLines(t, callFlat(t, s, newConn(s), "INFO"))
 	for name, want := range map[string]string{
@@ -46,7 +46,7 @@ func TestInfoFigures(t *testing.T) {
 		"uptime_in_seconds": "259205", "uptime_in_days": "3",
 		"connected_clients": "31", "maxclients": "32", "blocked_clients": "0",
 		"used_memory": "5242880", "used_memory_human": "5.00M", "maxmemory": "1073741824", "maxmemory_human": "1.00G", "maxmemory_policy": "noeviction",
-		"loading": "0", "rdb_changes_since_last_save": "88", "rdb_bgsave_in_progress": "1", "rdb_last_save_time": "1700003600",
+		"loading": "0", "rdb_changes_since_last_save": "57", "rdb_bgsave_in_progress": "1", "rdb_last_save_time": "1700003600",
 		"rdb_last_bgsave_status": "err", "rdb_last_bgsave_time_sec": "2", "rdb_saves": "53", "aof_enabled": "0",
 		"durability": "interval", "flush_interval_ms": "1500", "flush_last_duration_us": "2345678", "flush_last_keys": "51", "flush_last_bytes": "52",
 		"flush_count": "53", "flush_failures": "54", "flush_failing": "55", "flush_last_error": "disk  full", "state_file_bytes": "56",

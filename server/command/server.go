@@ -85,6 +85,7 @@ type PersistInfo struct {
 	Failing      int64         // failures since the last success; 0: all is well
 	LastError    string        // of the last failure
 	FileBytes    int64         // size of the state file
+	Changed      int64         // changes that are not on disk, about
 }
 
 // Debugger is the test clock and what goes with it.

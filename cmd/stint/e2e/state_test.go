@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -419,5 +420,94 @@ func TestAStopUnderLoadKeepsEveryAnswer(t *testing.T) {
 			t.Errorf("client %d got %d answers only", a[0], a[1])
 		}
 		left(c, fmt.Sprintf("c%d", a[0]), a[1], 993)
+	}
+}
+
+// TestAStateRemovedWhileInUseIsWrittenAnew takes the state away from a running
+// server. SAVE and a clean stop mean what they say all the same: what a restart
+// finds is everything.
+func TestAStateRemovedWhileInUseIsWrittenAnew(t *testing.T) {
+	for name, remove := range map[string]func(dir string) error{
+		"file":         func(dir string) error { return os.Remove(filepath.Join(dir, "state.db")) },
+		"file moved":   func(dir string) error { return os.Rename(filepath.Join(dir, "state.db"), filepath.Join(dir, "old")) },
+		"folder":       os.RemoveAll,
+		"folder moved": func(dir string) error { return os.Rename(dir, dir+"-old") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			s := start(t, "--dir", dir, "--interval", "1h")
+			c := s.Dial()
+			spend(c, "a", 3000, 7)
+			expect(t, c.Do("SAVE"), "OK")
+			if err := remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			spend(c, "b", 100, 3)
+			expect(t, c.Do("SAVE"), "OK")
+			if !strings.Contains(s.Log(), "level=ERROR") || !strings.Contains(s.Log(), filepath.Join(dir, "state.db")) {
+				t.Errorf("the log does not tell:\n%s", s.Log())
+			}
+			refuses(t, dir, dir) // the new folder is locked as well
+			s.Kill()
+
+			s = start(t, "--dir", dir, "--interval", "1h")
+			c = s.Dial()
+			left(c, "a", 3000, 993)
+			left(c, "b", 100, 997)
+			if err := remove(dir); err != nil && name != "folder moved" { // the name is taken by then
+				t.Fatal(err)
+			}
+			spend(c, "c", 10, 1)
+			s.Stop()
+			c = start(t, "--dir", dir).Dial()
+			expect(t, c.Do("DBSIZE"), int64(3110))
+			left(c, "c", 10, 999)
+		})
+	}
+}
+
+// TestAnotherFileInTheStatesPlaceIsToldOf puts one there while the server runs.
+func TestAnotherFileInTheStatesPlaceIsToldOf(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.db")
+	s := start(t, "--dir", dir, "--interval", "20ms")
+	c := s.Dial()
+	spend(c, "a", 100, 7)
+	expect(t, c.Do("SAVE"), "OK")
+	if err := os.WriteFile(path+".tmp", []byte("notes"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		t.Fatal(err)
+	}
+	expectError(t, c.Do("SAVE"), "ERR ")
+	info := c.Do("INFO", "persistence")
+	if n, _ := strconv.Atoi(infoField(info, "rdb_changes_since_last_save")); n < 100 || infoField(info, "rdb_last_bgsave_status") != "err" || !strings.Contains(infoField(info, "flush_last_error"), path) {
+		t.Errorf("INFO does not tell:\n%s", info)
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := s.Exit(10 * time.Second); code != 1 || !strings.Contains(s.Log(), "lost") {
+		t.Errorf("a stop that could not save: exit code %d\n%s", code, s.Log())
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "notes" {
+		t.Errorf("the other file became %q, %v", b, err)
+	}
+}
+
+// TestAPipeInTheStatesPlaceIsRefused fails when the server or a tool waits for
+// somebody to write to it.
+func TestAPipeInTheStatesPlaceIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.db")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, dir, path, "no regular file")
+	for _, args := range [][]string{{"inspect", path}, {"inspect", dir}, {"backup", "--dir", dir, filepath.Join(t.TempDir(), "b.db")}} {
+		if code, _, stderr := tool(t, args...); code != 1 || !strings.Contains(stderr, path) || !strings.Contains(stderr, "no regular file") {
+			t.Errorf("%v: exit code %d, %s", args, code, stderr)
+		}
 	}
 }
