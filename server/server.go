@@ -40,7 +40,7 @@ type Config struct {
 	Addrs         []string      // host:port or unix:/path, at least one
 	MaxClients    int           // connections at a time, at least 1
 	IdleTimeout   time.Duration // a connection silent for longer is closed; 0: never
-	MaxOutput     int           // bytes of replies not yet read by a client
+	MaxOutput     int           // bytes of the largest single reply
 	MaxArgument   int           // bytes of one argument
 	Password      string        // clients must give it; empty: none
 	ProtectedMode bool          // without a password, only this machine may connect

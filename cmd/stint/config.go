@@ -28,7 +28,7 @@ type Config struct {
 
 	IdleTimeout Duration `help:"Close a connection that has sent nothing for so long. 0: never." default:"0" placeholder:"DURATION" group:"Network"`
 	MaxArgument Size     `help:"Largest single argument of a command." default:"1MiB" placeholder:"SIZE" group:"Network"`
-	MaxOutput   Size     `help:"Most reply bytes kept for a client that has not taken them yet, a single reply included; beyond it the connection is closed." default:"64MiB" placeholder:"SIZE" group:"Network"`
+	MaxOutput   Size     `help:"Largest single reply: a client that asks for a larger one is disconnected. Smaller ones are given out as the client takes them, however many it asks for." default:"64MiB" placeholder:"SIZE" group:"Network"`
 
 	Requirepass     string `help:"Password that clients must give by AUTH or HELLO. Prefer --requirepass-file: arguments of a process can be seen by every user of the machine." placeholder:"PASSWORD" group:"Security"`
 	RequirepassFile string `help:"File that holds the password: its first line." placeholder:"FILE" group:"Security"`
@@ -52,7 +52,7 @@ const (
 	maxInterval    = time.Hour             // what is lost in a crash; longer is surely a slip
 	minMaxArgument = 4096                  // the longest key must fit
 	maxMaxArgument = 512 << 20             // as in Redis
-	minMaxOutput   = 1 << 20               // the replies to what is decided at a time must fit
+	minMaxOutput   = 1 << 20               // the replies to what is decided at a time, and to what clients ask at a handshake, must fit
 	maxMaxClients  = server.MaxMaxClients
 	minMaxMemory   = server.MinMaxMemory
 	maxClock       = 1<<62 - 1 // latest instant the engine decides at, unix ns
