@@ -38,6 +38,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/stint-dev/stint/persist/internal/boltfile"
 )
 
 // FileName is the name of the state file within its folder.
@@ -71,6 +73,7 @@ type Options struct {
 	batch   int                      // instead of batchBytes
 	chunk   int                      // instead of chunkBytes
 	commit  func(func() error) error // around every transaction
+	during  func()                   // within every transaction, before it does anything
 }
 
 func (o Options) defaults() Options {
@@ -168,14 +171,26 @@ func Open(dir string, o Options) (_ *State, err error) {
 	return st, nil
 }
 
-// open opens a file with bbolt, to write.
+// open opens a file with bbolt, to write. After an error or a panic of bbolt
+// nothing is open, and nothing locked.
 func (st *State) open(path string, flags int) (err error) {
-	defer trap(&err)
+	defer func() {
+		if err != nil {
+			st.db = nil
+			if st.file != nil {
+				st.file.Close() // already closed, unless bbolt panicked
+				st.file = nil
+			}
+		}
+	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer trap(&err) // before the above
 	st.db, err = bolt.Open(path, 0o600, &bolt.Options{
 		Timeout:  openTimeout,
 		PageSize: pageSize,
-		// The list of free pages is made anew when the file is opened, which
-		// is quick with few large values, and one thing less can be damaged.
+		// This is for opening only: with it, bbolt writes no transaction of its
+		// own, which would have no header of ours, to a file without a list of
+		// free pages. See below.
 		NoFreelistSync: true,
 		FreelistType:   bolt.FreelistMapType,
 		NoStatistics:   true,
@@ -191,12 +206,15 @@ func (st *State) open(path string, flags int) (err error) {
 		},
 	})
 	if err != nil {
-		st.db = nil
-		if st.file != nil {
-			st.file.Close() // already closed, unless bbolt panicked
-		}
+		return err
 	}
-	return err
+	// Every transaction writes the list of free pages. Without it a rollback,
+	// and so every write that fails, would walk all pages to find them, in a
+	// goroutine of bbolt's own, where a damaged page or a fault under the map
+	// ends the process: no trap is there. With it, a rollback reads one run of
+	// pages in the goroutine that wrote.
+	st.db.NoFreelistSync = false
+	return nil
 }
 
 // shut closes what open opened.
@@ -204,6 +222,7 @@ func (st *State) shut() (err error) {
 	if st.db == nil {
 		return nil
 	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer trap(&err)
 	db := st.db
 	st.db = nil
@@ -254,6 +273,9 @@ func (st *State) transact(next *header, c change) (err error) {
 		}
 	}
 	err = st.db.Update(func(tx *bolt.Tx) error {
+		if st.o.during != nil {
+			st.o.during()
+		}
 		if c.drop {
 			if err := drop(tx, next); err != nil {
 				return err
@@ -277,11 +299,26 @@ func (st *State) transact(next *header, c change) (err error) {
 		}
 		next.tx = uint64(tx.ID())
 		st.tried = next.append(nil)
-		return b.Put([]byte(headerKey), st.tried)
+		if err := b.Put([]byte(headerKey), st.tried); err != nil {
+			return err
+		}
+		return st.listed()
 	})
 	if err == nil {
 		st.known, st.tried, st.tx = st.tried, nil, next.tx
 	}
+	return err
+}
+
+// listed checks what a commit will believe unseen: the head of the list of free
+// pages. bbolt frees as many pages as that says, and four thousand million of
+// them, of a page that was overwritten, would take all memory.
+func (st *State) listed() error {
+	info, err := st.file.Stat()
+	if err != nil {
+		return err
+	}
+	_, err = boltfile.Open(st.file, info.Size())
 	return err
 }
 
@@ -335,6 +372,7 @@ func (st *State) abandon() {
 		defer close(closed)
 		var err error
 		defer trap(&err)
+		debug.SetPanicOnFault(true)
 		_ = db.Close()
 	}()
 	t := time.NewTimer(openTimeout)

@@ -8,8 +8,9 @@
 // package, and bbolt opens a file, to write, only after a Scan of it passed.
 //
 // What is checked: both meta pages with their checksums, the type, number,
-// length and order of every page and element reached, and that no page is
-// reached twice, which also bounds the time. What is in the values is the
+// length and order of every page and element reached, that no page is reached
+// twice, which also bounds the time, and that the list of free pages, if the
+// file has one, names none that is in use. What is in the values is the
 // business of the caller. A File may be used by one goroutine at a time.
 package boltfile
 
@@ -43,8 +44,11 @@ const (
 	flagBranch = 0x01
 	flagLeaf   = 0x02
 	flagMeta   = 0x04
+	flagFree   = 0x10
 
-	noFreelist = ^uint64(0)
+	noFreelist = ^uint64(0) // instead of a page number: free pages are not listed
+	longList   = 0xFFFF     // instead of a count: the first number of the list is the count
+	idSize     = 8          // a page number
 
 	minPageSize     = 512
 	maxPageSize     = 1 << 16
@@ -65,15 +69,17 @@ type meta struct {
 type File struct {
 	r io.ReaderAt
 	meta
+	free freelist
 }
 
-// Open reads the two meta pages of a file of the given size in bytes.
+// Open reads the two meta pages of a file of the given size in bytes, and the
+// first bytes of its list of free pages. That costs three small reads.
 //
 // bbolt itself is content with one valid meta page and goes on from the
 // transaction before. Here both must be valid: a meta page fits a sector and
 // is never half written, so a broken one is damage, and the transaction before
 // would be an older state passed off as the newest.
-func Open(r io.ReaderAt, size int64) (*File, error) {
+func Open(r io.ReaderAt, size int64) (_ *File, err error) {
 	a, errA := readMeta(r, size, 0, 0)
 	second := int64(defaultPageSize)
 	if errA == nil {
@@ -99,10 +105,14 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 		return nil, fmt.Errorf("%w: %d pages of %d bytes are in use, the file has %d bytes: it was cut short", ErrDamaged, m.pages, m.pageSize, size)
 	case m.root < 2 || m.root >= m.pages:
 		return nil, fmt.Errorf("%w: the root is page %d of %d", ErrDamaged, m.root, m.pages)
-	case m.freelist != noFreelist:
-		return nil, fmt.Errorf("%w: it holds a list of free pages, so another program wrote to it", ErrDamaged)
 	}
-	return &File{r: r, meta: m}, nil
+	f := &File{r: r, meta: m}
+	if m.freelist != noFreelist {
+		if f.free, err = f.openFreelist(); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
 }
 
 func detail(err error) string {
@@ -124,9 +134,7 @@ func readMeta(r io.ReaderAt, size, off int64, slot uint64) (meta, error) {
 	if native.Uint32(b) != magic {
 		return meta{}, ErrNotBolt
 	}
-	h := fnv.New64a()
-	h.Write(b[:metaSize-8])
-	if h.Sum64() != native.Uint64(b[metaSize-8:]) {
+	if metaSum(b) != native.Uint64(b[metaSize-8:]) {
 		return meta{}, errors.New("its checksum is wrong")
 	}
 	m := meta{
@@ -148,6 +156,26 @@ func readMeta(r io.ReaderAt, size, off int64, slot uint64) (meta, error) {
 	}
 	return m, nil
 }
+
+// FreeList is where the list of free pages begins in the file, in bytes; 0 if
+// there is none.
+func (f *File) FreeList() int64 {
+	if !f.ListsFree() {
+		return 0
+	}
+	return int64(f.freelist) * f.pageSize
+}
+
+// metaSum is the checksum of a meta page, which begins after the page header.
+func metaSum(b []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(b[:metaSize-8])
+	return h.Sum64()
+}
+
+// ListsFree says whether the file has a list of its free pages. bbolt finds
+// them by itself where there is none.
+func (f *File) ListsFree() bool { return f.freelist != noFreelist }
 
 // Transaction is the number of the newest transaction.
 func (f *File) Transaction() uint64 { return f.txid }

@@ -6,20 +6,30 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
 )
 
+// listings are the two kinds of files: with a list of free pages, and without.
+var listings = []bool{true, false}
+
 // build makes a database with what f does in each of n transactions, and
-// returns its bytes and what it holds.
-func build(t *testing.T, n int, f func(tx *bolt.Tx, i int)) ([]byte, []string) {
+// returns its bytes and what it holds. The bytes are the same each time.
+func build(t *testing.T, n int, lists bool, f func(tx *bolt.Tx, i int)) ([]byte, []string) {
+	t.Helper()
+	return buildPages(t, n, &bolt.Options{PageSize: 4096, NoFreelistSync: !lists, NoSync: true}, f)
+}
+
+func buildPages(t *testing.T, n int, o *bolt.Options, f func(tx *bolt.Tx, i int)) ([]byte, []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
-	db, err := bolt.Open(path, 0o600, &bolt.Options{PageSize: 4096, NoFreelistSync: true, NoSync: true})
+	db, err := bolt.Open(path, 0o600, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,73 +128,116 @@ var shapes = map[string]func(tx *bolt.Tx, i int){
 func TestScanReadsWhatBoltWrote(t *testing.T) {
 	for name, f := range shapes {
 		for _, n := range []int{1, 2, 3, 10, 60} {
-			b, want := build(t, n, f)
-			got, err := content(b)
-			if err != nil {
-				t.Fatalf("%s, %d transactions: %v", name, n, err)
-			}
-			if fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("%s, %d transactions: read %d entries, bolt has %d", name, n, len(got), len(want))
+			for _, lists := range listings {
+				b, want := build(t, n, lists, f)
+				got, err := content(b)
+				if err != nil {
+					t.Fatalf("%s, %d transactions: %v", name, n, err)
+				}
+				if fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Fatalf("%s, %d transactions: read %d entries, bolt has %d", name, n, len(got), len(want))
+				}
+				if f := opened(t, b); f.ListsFree() != lists {
+					t.Fatalf("%s, %d transactions: a list of free pages is %v, want %v", name, n, f.ListsFree(), lists)
+				}
 			}
 		}
 	}
 }
 
-// TestDamageIsAnError flips bytes and cuts files short. Values are not checked
-// here, so a flip may go unnoticed in them, but the structure must be whole
-// enough for bolt to open the file to write, and nothing may panic or hang.
+// opened opens a database that is whole.
+func opened(t *testing.T, b []byte) *File {
+	t.Helper()
+	f, err := Open(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestDamageIsAnError flips bytes and cuts files short, the same ones in each
+// run. Values are not checked here, so a flip may go unnoticed in them, but the
+// structure must be whole enough for bolt to open the file to write, and
+// nothing may panic or hang.
 func TestDamageIsAnError(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 6))
-	for name, f := range shapes {
-		b, want := build(t, 12, f)
-		ok, bad := 0, 0
-		try := func(b []byte) {
-			got, err := content(b)
-			switch {
-			case err == nil:
-				ok++
-				if len(got) > len(want) {
-					t.Fatalf("%s: %d entries, of %d", name, len(got), len(want))
-				}
-				if ok%40 == 0 {
-					opens(t, b)
-				}
-			case errors.Is(err, ErrDamaged), errors.Is(err, ErrNotBolt), errors.Is(err, io.EOF):
-				bad++
-			default:
-				t.Fatalf("%s: error of another kind: %v", name, err)
-			}
+	for i, name := range slices.Sorted(maps.Keys(shapes)) {
+		for j, lists := range listings {
+			damage(t, fmt.Sprintf("%s, list %v", name, lists), lists, shapes[name], rand.New(rand.NewPCG(uint64(i), uint64(j))))
 		}
-		// The first bytes of every page, where its structure is, and some of
-		// the others; about 1,500 places a file.
-		step := 1 + len(b)/100_000
-		for at := rng.IntN(step); at < len(b); at += step {
-			if at%4096 > 64 && rng.IntN(1+len(b)/step/500) > 0 {
-				continue
+	}
+}
+
+func damage(t *testing.T, name string, lists bool, shape func(tx *bolt.Tx, i int), rng *rand.Rand) {
+	b, want := build(t, 12, lists, shape)
+	f := opened(t, b)
+	ok, bad := 0, 0
+	try := func(b []byte) error {
+		got, err := content(b)
+		switch {
+		case err == nil:
+			ok++
+			if len(got) > len(want) {
+				t.Fatalf("%s: %d entries, of %d", name, len(got), len(want))
 			}
+			if ok%40 == 0 {
+				opens(t, b, lists)
+			}
+		case errors.Is(err, ErrDamaged), errors.Is(err, ErrNotBolt), errors.Is(err, io.EOF):
+			bad++
+		default:
+			t.Fatalf("%s: error of another kind: %v", name, err)
+		}
+		return err
+	}
+	// What must be noticed: a page of the tree, or the list, that is not what
+	// its header says, and a file that is shorter than what is in use of it.
+	heads := []uint64{f.root}
+	if lists {
+		heads = append(heads, f.freelist)
+	}
+	for _, id := range heads {
+		for at := id * 4096; at < id*4096+10; at++ {
 			was := b[at]
 			b[at] ^= byte(1 + rng.IntN(255))
-			try(b)
+			if try(b) == nil {
+				t.Fatalf("%s: a change of byte %d of page %d was not noticed", name, at%4096, id)
+			}
 			b[at] = was
 		}
-		for range 100 {
-			n := rng.IntN(len(b))
-			try(b[:n:n])
-		}
-		if bad < 100 {
-			t.Fatalf("%s: %d damaged files noticed, %d read", name, bad, ok)
+	}
+	for range 50 {
+		n := rng.Int64N(f.Used())
+		if try(b[:n:n]) == nil {
+			t.Fatalf("%s: cut from %d bytes to %d, and it was not noticed", name, f.Used(), n)
 		}
 	}
+	// What may be in a value: the first bytes of every page and some of the
+	// others, about 1,000 places a file.
+	step := 1 + len(b)/100_000
+	for at := rng.IntN(step); at < len(b); at += step {
+		if at%4096 > 64 && rng.IntN(1+len(b)/step/300) > 0 {
+			continue
+		}
+		was := b[at]
+		b[at] ^= byte(1 + rng.IntN(255))
+		_ = try(b)
+		b[at] = was
+	}
+	if _, err := content(b); err != nil {
+		t.Fatalf("%s: not as it was at the end: %v", name, err)
+	}
+	t.Logf("%s: %d damaged files noticed, %d read", name, bad, ok)
 }
 
-// opens fails if bolt cannot open a file to write that a scan has passed.
-func opens(t *testing.T, b []byte) {
+// opens fails if bolt cannot open a file to write that a scan has passed, or
+// then writes one that does not pass.
+func opens(t *testing.T, b []byte, lists bool) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true, NoSync: true})
+	db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: !lists, NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,10 +252,17 @@ func opens(t *testing.T, b []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := content(after); err != nil {
+		t.Fatalf("after another transaction: %v", err)
+	}
 }
 
 func TestBothMetaPagesMustBeWhole(t *testing.T) {
-	b, _ := build(t, 3, shapes["small"])
+	b, _ := build(t, 3, true, shapes["small"])
 	for _, page := range []int{0, 4096} {
 		for at := page; at < page+headerSize+metaSize; at++ {
 			if at%4096 >= 10 && at%4096 < headerSize {
@@ -226,11 +286,8 @@ func TestOtherFilesAreNotBolt(t *testing.T) {
 }
 
 func TestACycleIsNoticed(t *testing.T) {
-	b, _ := build(t, 60, shapes["many keys"])
-	f, err := Open(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _ := build(t, 60, true, shapes["many keys"])
+	f := opened(t, b)
 	root := rootOf(f, b)
 	p := b[root*4096:]
 	if native.Uint16(p[8:]) != flagBranch || native.Uint16(p[10:]) < 3 {
@@ -255,7 +312,7 @@ func TestACycleIsNoticed(t *testing.T) {
 
 func TestElementsOutOfPlaceAreNoticed(t *testing.T) {
 	// Two buckets of several pages.
-	b, _ := build(t, 40, func(tx *bolt.Tx, i int) {
+	b, _ := build(t, 40, true, func(tx *bolt.Tx, i int) {
 		for _, name := range []string{"aa", "bb"} {
 			k := must(tx.CreateBucketIfNotExists([]byte(name)))
 			for j := range 10 {
@@ -263,10 +320,7 @@ func TestElementsOutOfPlaceAreNoticed(t *testing.T) {
 			}
 		}
 	})
-	f, err := Open(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := opened(t, b)
 	root := b[f.root*4096:]
 	second := headerSize + elementSize // the element of the second bucket
 	value := second + int(native.Uint32(root[second+4:])) + int(native.Uint32(root[second+8:]))
@@ -304,7 +358,7 @@ func rootOf(f *File, b []byte) uint64 {
 
 func FuzzScan(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "db")
-	db, err := bolt.Open(path, 0o600, &bolt.Options{PageSize: 4096, NoFreelistSync: true, NoSync: true})
+	db, err := bolt.Open(path, 0o600, &bolt.Options{PageSize: 4096, NoSync: true})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -23,7 +23,16 @@ const (
 // scan and is returned as it is.
 func (f *File) Scan(visit func(bucket, key []byte, v Value) error) error {
 	s := scan{f: f, used: make([]uint64, f.pages/64+1), visit: visit}
-	return s.tree(f.root, 0, bounds{})
+	if f.ListsFree() {
+		// Its own pages first: a tree that reaches into them is damaged.
+		if err := s.take(f.freelist, f.free.run); err != nil {
+			return err
+		}
+	}
+	if err := s.tree(f.root, 0, bounds{}); err != nil {
+		return err
+	}
+	return s.freePages()
 }
 
 // scan is one pass over the file.
@@ -113,14 +122,24 @@ func (s *scan) load(id uint64, depth int) (page, error) {
 	if run > f.pages-id {
 		return page{}, fmt.Errorf("%w: page %d runs past the end", ErrDamaged, id)
 	}
-	for i := id; i < id+run; i++ {
-		if s.used[i/64]&(1<<(i%64)) != 0 {
-			return page{}, fmt.Errorf("%w: page %d is referred to twice", ErrDamaged, i)
-		}
-		s.used[i/64] |= 1 << (i % 64)
+	if err := s.take(id, run); err != nil {
+		return page{}, err
 	}
 	return s.open(fmt.Sprintf("page %d", id), h, off, int64(run)*f.pageSize, depth)
 }
+
+// take marks a run of pages as used.
+func (s *scan) take(id, run uint64) error {
+	for i := id; i < id+run; i++ {
+		if s.uses(i) {
+			return fmt.Errorf("%w: page %d is referred to twice", ErrDamaged, i)
+		}
+		s.used[i/64] |= 1 << (i % 64)
+	}
+	return nil
+}
+
+func (s *scan) uses(id uint64) bool { return s.used[id/64]&(1<<(id%64)) != 0 }
 
 // open reads the elements of a page whose header is h.
 func (s *scan) open(name string, h [headerSize]byte, off, size int64, depth int) (page, error) {
