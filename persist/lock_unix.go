@@ -29,6 +29,13 @@ func lockFile(f *os.File, exclusive bool) error {
 	}
 }
 
+// letGo unlocks and closes a file that may still be mapped into memory: the map
+// would keep the lock of a file that is closed only.
+func letGo(f *os.File) {
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+	f.Close()
+}
+
 // syncFolder makes names created or renamed in a folder durable.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)

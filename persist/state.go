@@ -178,7 +178,7 @@ func (st *State) open(path string, flags int) (err error) {
 		if err != nil {
 			st.db = nil
 			if st.file != nil {
-				st.file.Close() // already closed, unless bbolt panicked
+				letGo(st.file) // already closed, unless bbolt panicked
 				st.file = nil
 			}
 		}
@@ -380,7 +380,7 @@ func (st *State) abandon() {
 	select {
 	case <-closed:
 	case <-t.C:
-		file.Close()
+		letGo(file)
 	}
 }
 
