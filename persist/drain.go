@@ -92,6 +92,7 @@ type drain struct {
 	base  group // what of it is written
 
 	wrote uint64 // bytes of chunks, since the flush began
+	idle  bool   // it had nothing to write
 	drop  bool   // what the header no longer refers to is to be deleted
 	stats stats
 
@@ -121,7 +122,7 @@ func (d *drain) figures() {
 // one of now.
 func (d *drain) flush() error {
 	begin := d.st.o.now()
-	d.wrote = 0
+	d.wrote, d.idle = 0, true
 	if err := d.present(); err != nil {
 		return err
 	}
@@ -239,6 +240,7 @@ func (d *drain) tick() error {
 			if err := d.st.write(next, change{place: d.deltaPlace(), chunks: d.work.chunks()}); err != nil {
 				return err
 			}
+			d.idle = false
 		}
 		d.work.reset()
 		d.wrote += era.bytes - d.era.bytes

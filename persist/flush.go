@@ -21,13 +21,13 @@ type Info struct {
 	Interval     time.Duration // between two flushes
 	Saving       bool          // a flush is running
 	Compacting   bool          // a new base is being written
-	LastSave     time.Time     // wall clock of the last flush that succeeded, or of the file that was loaded
+	LastSave     time.Time     // wall clock when all before was known to be on disk; at first, of the file that was loaded
 	LastDuration time.Duration // of the last flush that wrote something
 	LastKeys     int64         // changes it wrote
 	LastBytes    int64         // bytes it wrote
-	Flushes      int64         // that succeeded
-	Failures     int64         // that failed
-	Failing      int64         // failures since the last success; 0: all is well
+	Flushes      int64         // that wrote something
+	Failures     int64         // flushes, and parts of a new base, that failed
+	Failing      int64         // failures since all was well; 0: it is. A new base that fails is one until a part of it is written
 	LastError    string        // of the last failure
 	Compactions  int64         // bases written
 	Changed      int64         // changes that are not on disk, about
@@ -59,6 +59,8 @@ type Flusher struct {
 	logged time.Time // of the last line about a failure
 	told   bool      // the trouble of now was logged
 	failed time.Time // when it began; zero: all is well
+	paused bool      // the last write failed: no dump goes on
+	stuck  bool      // the last part of a dump failed, which no flush can mend
 }
 
 // Start opens the file to write, removes what an interrupted write has left in
@@ -96,24 +98,13 @@ func (f *Flusher) run() {
 	always := make(chan struct{})
 	close(always)
 	for {
-		// Between flushes a dump goes on, a transaction at a time. After a
-		// failure it waits for the next flush to succeed: nothing here runs
+		// Between flushes a dump goes on, a transaction at a time: of what is
+		// ready, select takes any, so a flush waits for one or two. After a
+		// failure the dump waits for a flush to succeed: nothing here runs
 		// without a pause when the disk is in trouble.
 		var dumping <-chan struct{}
-		if f.job.dumping() && f.failed.IsZero() {
+		if f.job.dumping() && !f.paused {
 			dumping = always
-		}
-		select {
-		case <-f.stop:
-			f.last()
-			return
-		case <-tick:
-			f.flush()
-			continue
-		case <-f.wake:
-			f.flush()
-			continue
-		default:
 		}
 		select {
 		case <-f.stop:
@@ -124,12 +115,21 @@ func (f *Flusher) run() {
 		case <-f.wake:
 			f.flush()
 		case <-dumping:
-			if err := f.job.dumpStep(); err != nil {
-				f.failure(fmt.Errorf("write a new base: %w", err))
-			}
-			f.figures(f.job.stats)
+			f.dumpStep()
 		}
 	}
+}
+
+// dumpStep writes a part of a new base.
+func (f *Flusher) dumpStep() {
+	if err := f.job.dumpStep(); err != nil {
+		f.stuck = true
+		f.failure(fmt.Errorf("write a new base: %w", err))
+	} else if f.stuck {
+		f.stuck = false
+		f.recovered()
+	}
+	f.figures(f.job.stats)
 }
 
 // flush writes all changes up to now and answers who waits for it.
@@ -159,6 +159,7 @@ func (f *Flusher) failure(err error) {
 	if f.failed.IsZero() {
 		f.failed = now
 	}
+	f.paused = true
 	f.mu.Lock()
 	f.info.Failures++
 	f.info.Failing++
@@ -174,18 +175,32 @@ func (f *Flusher) failure(err error) {
 	}
 }
 
+// success notes a flush that succeeded.
 func (f *Flusher) success() {
 	now := f.st.o.now()
 	f.mu.Lock()
-	failing := f.info.Failing
-	f.info.Flushes++
-	f.info.Failing = 0
+	if !f.job.idle {
+		f.info.Flushes++
+	}
 	f.info.LastSave = now
 	f.err = nil
 	f.mu.Unlock()
+	f.paused = false
+	if f.stuck = f.stuck && f.job.dumping(); !f.stuck {
+		f.recovered()
+	}
+}
+
+// recovered notes that nothing fails any more: the last flush succeeded, and
+// so did the last part of a dump.
+func (f *Flusher) recovered() {
+	f.mu.Lock()
+	failing := f.info.Failing
+	f.info.Failing = 0
+	f.mu.Unlock()
 	if f.told {
 		f.told = false
-		f.st.o.Logger.Info("the state is written again", "file", f.st.path, "failures", failing, "after", now.Sub(f.failed))
+		f.st.o.Logger.Info("the state is written again", "file", f.st.path, "failures", failing, "after", f.st.o.now().Sub(f.failed))
 	}
 	f.failed = time.Time{}
 }
@@ -274,8 +289,9 @@ func (f *Flusher) nudge() {
 	}
 }
 
-// LastSave is the wall clock time of the last flush that succeeded; before the
-// first, that of the file that was loaded.
+// LastSave is the wall clock time of the last flush that succeeded, one that
+// found nothing to write included: all decided before it is on disk. Before the
+// first, it is that of the file that was loaded.
 func (f *Flusher) LastSave() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -285,8 +301,8 @@ func (f *Flusher) LastSave() time.Time {
 // Info is the state of saving.
 func (f *Flusher) Info() Info {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	i := f.info
+	f.mu.Unlock() // before the engine takes locks of its own
 	// In this order: what a cut takes is counted there before it is missing here.
 	i.Changed = f.ks.Changed()
 	i.Changed += f.job.taken.Load()

@@ -81,12 +81,16 @@ func TestTickFlushes(t *testing.T) {
 
 func TestIdleTickWritesNothing(t *testing.T) {
 	dir := t.TempDir()
-	f, k := start(t, dir, still())
+	var clock atomic.Int64
+	o := still()
+	o.now = func() time.Time { return time.Unix(clock.Add(1), 0) }
+	f, k := start(t, dir, o)
 	defer closed(t, f)
 	k.set("a", 1)
 	if err := f.Save(); err != nil {
 		t.Fatal(err)
 	}
+	first := f.Info()
 	before, _ := os.ReadFile(filepath.Join(dir, FileName))
 	for range 3 {
 		if err := f.Save(); err != nil {
@@ -97,6 +101,10 @@ func TestIdleTickWritesNothing(t *testing.T) {
 	if !bytes.Equal(before, after) {
 		t.Fatal("a save without changes wrote to the file")
 	}
+	// It is no flush, but all before it is on disk.
+	if i := f.Info(); i.Flushes != first.Flushes || i.Flushes != 1 || !i.LastSave.After(first.LastSave) {
+		t.Fatalf("after saves without changes: %+v, before: %+v", i, first)
+	}
 	k.mu.Lock()
 	k.latest += 5 // a PEEK: no change but the time
 	k.mu.Unlock()
@@ -105,6 +113,9 @@ func TestIdleTickWritesNothing(t *testing.T) {
 	}
 	if got, _ := peek(t, dir); got.latest != k.latest {
 		t.Fatalf("the latest time was saved as %d, not %d", got.latest, k.latest)
+	}
+	if i := f.Info(); i.Flushes != 2 {
+		t.Fatalf("%d flushes, and two wrote", i.Flushes)
 	}
 }
 

@@ -30,8 +30,8 @@ func TestAListOfFreePagesThatIsWrongIsNoticed(t *testing.T) {
 		"its page calls itself other":  func() { native.PutUint64(page, f.freelist+1) },
 		"it is a leaf":                 func() { native.PutUint16(page[8:], flagLeaf) },
 		"it runs past the end":         func() { native.PutUint32(page[12:], uint32(f.pages-f.freelist)) },
-		"more numbers than fit":        func() { native.PutUint16(page[10:], 4096/8) },
-		"a long list longer than fits": func() { native.PutUint16(page[10:], longList); native.PutUint64(ids, 511) },
+		"more numbers than fit":        func() { native.PutUint16(page[10:], 511) },
+		"a long list longer than fits": func() { native.PutUint16(page[10:], longList); native.PutUint64(ids, 510) },
 		"a huge list":                  func() { native.PutUint16(page[10:], longList); native.PutUint64(ids, 1<<63) },
 		"a meta page is free":          func() { native.PutUint64(ids, 1) },
 		"a page past the end is free":  func() { native.PutUint64(ids[(n-1)*8:], f.pages) },
@@ -51,10 +51,17 @@ func TestAListOfFreePagesThatIsWrongIsNoticed(t *testing.T) {
 	if _, err := content(b); err != nil {
 		t.Fatal(err)
 	}
-	// The numbers at the bounds are good ones.
-	native.PutUint16(page[10:], 0)
-	if _, err := content(b); err != nil {
-		t.Errorf("an empty list: %v", err)
+	// What is just right, and what is one too many for a page of 4096 bytes.
+	for _, c := range []struct {
+		count uint16
+		long  uint64
+		fits  bool
+	}{{0, 0, true}, {510, 0, true}, {511, 0, false}, {longList, 509, true}, {longList, 510, false}} {
+		native.PutUint16(page[10:], c.count)
+		native.PutUint64(ids, c.long)
+		if _, err := Open(bytes.NewReader(b), int64(len(b))); (err == nil) != c.fits {
+			t.Errorf("a list of %d, %d numbers: %v", c.count, c.long, err)
+		}
 	}
 }
 
