@@ -27,11 +27,11 @@ type BackupInfo struct {
 // Errors wrap ErrLocked, ErrForeign, ErrDamaged, ErrFormat or fs.ErrExist, or
 // are the system's.
 func Backup(source, dest string) (BackupInfo, error) {
-	info, err := backup(source, dest)
+	info, err := backup(source, dest, onDisk)
 	return info, forTool(err)
 }
 
-func backup(source, dest string) (info BackupInfo, err error) {
+func backup(source, dest string, disk durable) (info BackupInfo, err error) {
 	path, err := stateFile(source)
 	if err != nil {
 		return info, err
@@ -57,7 +57,7 @@ func backup(source, dest string) (info BackupInfo, err error) {
 	defer os.Remove(out.Name())
 	_, err = io.Copy(out, io.NewSectionReader(r.file, 0, r.bolt.Used()))
 	if err == nil {
-		err = out.Sync()
+		err = disk.sync(out)
 	}
 	if err := errors.Join(err, out.Close()); err != nil {
 		return info, fmt.Errorf("write the backup: %w", err)
@@ -73,10 +73,10 @@ func backup(source, dest string) (info BackupInfo, err error) {
 		return info, r.blame(err)
 	}
 	info = BackupInfo{Source: path, Bytes: c.size, Changes: changes, Saved: time.Unix(0, c.hdr.saved), Latest: c.hdr.latest}
-	if err := place(out.Name(), dest); err != nil {
+	if err := disk.place(out.Name(), dest); err != nil {
 		return info, fmt.Errorf("name the backup: %w", err)
 	}
-	return info, syncFolder(filepath.Dir(dest))
+	return info, disk.syncFolder(filepath.Dir(dest))
 }
 
 // blame finds out whether a copy is bad because its source is, and words the

@@ -107,7 +107,7 @@ func sameFile(a, b *os.File) bool {
 // one that is gone. Until it returns nil, the State is as it was: whoever moved
 // the file may still bring it back.
 func (st *State) anew() error {
-	if err := makeFolder(st.dir); err != nil {
+	if err := makeFolder(st.dir, st.o.disk); err != nil {
 		return err
 	}
 	if err := st.relock(); err != nil {
@@ -163,7 +163,7 @@ func (st *State) create() error {
 	if err != nil {
 		return err
 	}
-	if err := place(n.path, st.path); err != nil {
+	if err := st.o.disk.place(n.path, st.path); err != nil {
 		return err
 	}
 	pin, err := st.placed(made)
@@ -185,7 +185,7 @@ func (st *State) create() error {
 // placed makes the new name durable and opens the file, which must be the one
 // that was made.
 func (st *State) placed(made fs.FileInfo) (*os.File, error) {
-	if err := syncFolder(st.dir); err != nil {
+	if err := st.o.disk.syncFolder(st.dir); err != nil {
 		return nil, err
 	}
 	pin, err := openRegular(st.path)
@@ -209,7 +209,7 @@ func removeUnfinished(path string) error {
 
 // makeFolder makes the state folder, if there is none, and the folders above
 // it.
-func makeFolder(dir string) error {
+func makeFolder(dir string, disk *durable) error {
 	var above []string // in which a name is new
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		if _, err := os.Lstat(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
@@ -223,7 +223,7 @@ func makeFolder(dir string) error {
 	for _, at := range above {
 		// Without this a crash of the machine may lose the folder; but one in
 		// which names may be made need not be one that may be read.
-		if err := syncFolder(at); err != nil && !errors.Is(err, fs.ErrPermission) {
+		if err := disk.syncFolder(at); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("create the state folder: %w", err)
 		}
 	}

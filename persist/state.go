@@ -73,6 +73,7 @@ type Options struct {
 	batch   int                      // instead of batchBytes
 	chunk   int                      // instead of chunkBytes
 	commit  func(func() error) error // around every transaction
+	disk    *durable                 // instead of onDisk
 	during  func()                   // within every transaction, before it does anything
 }
 
@@ -94,6 +95,9 @@ func (o Options) defaults() Options {
 	}
 	if o.chunk == 0 {
 		o.chunk = chunkBytes
+	}
+	if o.disk == nil {
+		o.disk = &onDisk
 	}
 	if o.commit == nil {
 		o.commit = func(f func() error) error { return f() }
@@ -131,7 +135,7 @@ type State struct {
 // system's.
 func Open(dir string, o Options) (_ *State, err error) {
 	st := &State{dir: dir, path: filepath.Join(dir, FileName), o: o.defaults()}
-	if err := makeFolder(dir); err != nil {
+	if err := makeFolder(dir, st.o.disk); err != nil {
 		return nil, err
 	}
 	if st.lock, err = lockFolder(dir, true); err != nil {
