@@ -67,10 +67,14 @@ func TestABaseThatFailsIsFailing(t *testing.T) {
 		k.set(fmt.Sprint("key", i), uint64(i+1))
 	}
 	until(t, f, "a dump fails", func(i Info) bool { return i.Failing > 0 })
-	seen := f.Info().Failures
+	seen, asked := f.Info().Failures, int64(0)
 	until(t, f, "it fails again and again", func(i Info) bool {
 		if i.Failing != i.Failures || !strings.Contains(i.LastError, "new base") {
 			t.Fatalf("well, but for the base: %+v", i)
+		}
+		// It is tried once after each flush, and not all the time.
+		if asked++; i.Failures > seen+asked {
+			t.Fatalf("%d more failures after %d saves", i.Failures-seen, asked-1)
 		}
 		return i.Failures > seen+5
 	})
