@@ -28,9 +28,9 @@ type conn struct {
 	buf   []byte // input; its length is its capacity
 	r, w  int    // buf[r:w] has arrived and is not yet handed over
 	args  [][]byte
-	out   []byte // replies not yet written
-	held  int64  // bytes of buf that are counted in Server.held
-	owed  int64  // bytes of out that are counted in Server.heldReplies
+	out   []byte       // replies not yet written
+	held  int64        // bytes of buf that are counted in Server.held
+	owed  atomic.Int64 // bytes of out that are counted in Server.heldReplies; written by the goroutine alone
 
 	steps uint64 // how often the client has sent bytes, and a write has begun
 
@@ -84,6 +84,7 @@ func (c *conn) serve() {
 			return
 		}
 	}
+	c.closeGently()
 }
 
 // leave ends the connection. A panic in it stops here: it has cost this client
@@ -96,7 +97,7 @@ func (c *conn) leave() {
 	c.enter(leaving)
 	_ = c.nc.Close()
 	c.s.held.Add(-c.held)
-	c.s.heldReplies.Add(-c.owed)
+	c.s.heldReplies.Add(-c.owed.Swap(0))
 	defer c.s.leave(c)
 	if c.sess == nil {
 		return
@@ -174,26 +175,32 @@ func (c *conn) decide(count int) bool {
 	}
 }
 
-// account books what the output buffer holds. It fails when that grows and is,
-// with those of all other connections, over the bound: the memory is with
-// clients that do not read, and this may be one of them.
+// account books what the output buffer holds. When that grows and is, with those
+// of all other connections, over the bound, the memory is with clients that do
+// not read: the one that holds the most of it is closed, and only if there is
+// none this one. It fails in that case.
 func (c *conn) account() bool {
-	owed := int64(0)
+	owed, was := int64(0), c.owed.Load()
 	if cap(c.out) > bufLarge {
 		owed = int64(cap(c.out))
 	}
-	if owed == c.owed {
+	if owed == was {
 		return true
 	}
-	grows := owed > c.owed
-	sum := c.s.heldReplies.Add(owed - c.owed)
-	c.owed = owed
-	if !grows || sum <= c.s.o.MaxReplies {
+	sum := c.s.heldReplies.Add(owed - was)
+	c.owed.Store(owed)
+	if owed < was || sum <= c.s.o.MaxReplies {
 		return true
 	}
+	victim := c.s.hog(c)
 	c.s.slowClosed.Add(1)
-	c.s.o.Log.Warn("replies that clients have not taken hold too much memory, a connection is closed", "id", c.info.ID, "bytes", sum, "bound", c.s.o.MaxReplies)
-	return false
+	c.s.o.Log.Warn("replies that clients have not taken hold too much memory, a connection is closed",
+		"id", victim.info.ID, "its", victim.owed.Load(), "bytes", sum, "bound", c.s.o.MaxReplies)
+	if victim == c {
+		return false
+	}
+	victim.kill()
+	return true
 }
 
 // collect hands commands to the session until it is time for a Flush, and
@@ -337,10 +344,20 @@ func (c *conn) refuse(line string) {
 
 // farewell writes the last replies and sees to it that the client gets them.
 func (c *conn) farewell() {
-	if c.flush() && !c.s.draining.Load() {
-		c.enter(leaving)
-		linger(c.nc, c.buf)
+	if c.flush() {
+		c.closeGently()
 	}
+}
+
+// closeGently ends the connection in a way that leaves the client its last replies. At
+// a stop most clients have nothing under way: those are not waited for.
+func (c *conn) closeGently() {
+	c.enter(leaving)
+	quiet := lingerFor
+	if c.s.draining.Load() {
+		quiet = lingerQuiet
+	}
+	linger(c.nc, c.buf, quiet)
 }
 
 // flush writes the replies. It fails when the connection is broken or the

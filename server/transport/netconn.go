@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,27 +178,54 @@ func turnAway(nc net.Conn, refusal string, careful bool) {
 	w.Error(refusal)
 	_ = nc.SetWriteDeadline(time.Now().Add(lingerFor))
 	if _, err := nc.Write(w.B); err == nil && careful {
-		linger(nc, make([]byte, 512))
+		linger(nc, make([]byte, 512), lingerFor)
 	}
 	_ = nc.Close()
 }
 
 // linger lets a client read the last reply. Closing a socket while input is
 // unread makes TCP drop what the client has not yet received; so the server's
-// side is closed first, and for a moment what still comes is thrown away.
-func linger(nc net.Conn, buf []byte) {
+// side is closed first, and for a moment what still comes is thrown away: until
+// nothing has come for quiet, the client has closed too, or lingerFor is over.
+func linger(nc net.Conn, buf []byte, quiet time.Duration) {
 	half, ok := nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	_ = nc.SetReadDeadline(time.Now().Add(lingerFor))
+	end := time.Now().Add(lingerFor)
+	until := time.Now().Add(quiet)
 	for total := 0; total < lingerBytes; {
+		_ = nc.SetReadDeadline(until)
 		n, err := nc.Read(buf)
-		if err != nil {
+		total += n
+		switch {
+		case n > 0:
+			if until = time.Now().Add(quiet); until.After(end) {
+				until = end
+			}
+			if !time.Now().Before(end) {
+				return
+			}
+		case !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(until):
+			// A deadline that Shutdown has set to wake this connection may
+			// arrive late; only our own ends the wait.
 			return
 		}
-		total += n
 	}
+}
+
+// hog is the connection that holds the most replies while it waits for its
+// client to take them, c if there is none but c.
+func (s *Server) hog(c *conn) *conn {
+	most := c
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.conns {
+		if o.beat.Load()&(1<<phaseBits-1) == writing && (most == c || o.owed.Load() > most.owed.Load()) && o.owed.Load() > 0 {
+			most = o
+		}
+	}
+	return most
 }
 
 // SetMaxClients changes how many connections there may be at a time; below 0

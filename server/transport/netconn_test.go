@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -265,3 +267,75 @@ func inUse() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapInuse + m.StackInuse)
 }
+
+// TestAStopLosesNoReply fails when a client that reads all the time, and never
+// stops sending, misses replies to what was decided before the stop.
+func TestAStopLosesNoReply(t *testing.T) {
+	s, err := New(Options{NewSession: func(ConnInfo) Session { return new(count) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	var replies atomic.Int64
+	var clients sync.WaitGroup
+	for range 4 {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients.Go(func() {
+			batch := bytes.Repeat([]byte("PING\r\n"), 5000)
+			for {
+				if _, err := c.Write(batch); err != nil {
+					return
+				}
+			}
+		})
+		clients.Go(func() {
+			defer c.Close()
+			buf := make([]byte, 64<<10)
+			for {
+				n, err := c.Read(buf)
+				replies.Add(int64(bytes.Count(buf[:n], []byte("\n"))))
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for s.Stats().Commands < 100_000 {
+		<-poll.C
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	clients.Wait()
+	if got, want := replies.Load(), int64(s.Stats().Commands); got != want {
+		t.Errorf("%d replies to %d commands", got, want)
+	}
+}
+
+// count replies a line to each command.
+type count struct{ n int }
+
+func (c *count) Command([][]byte) { c.n++ }
+func (c *count) Flush(out []byte) ([]byte, bool, error) {
+	for ; c.n > 0; c.n-- {
+		out = append(out, "+PONG\r\n"...)
+	}
+	return out, false, nil
+}
+func (*count) Authenticated() bool { return true }
+func (*count) Closed()             {}

@@ -118,8 +118,9 @@ const (
 
 	quietAfter  = 10 * time.Second       // silence after which buffers shrink
 	lingerFor   = 500 * time.Millisecond // how long a refused client's input is still read
-	lingerBytes = 256 << 10
-	lingerMost  = 64 // connections being turned away that get this care at a time
+	lingerBytes = 16 << 20
+	lingerQuiet = 20 * time.Millisecond // at a stop: how long nothing may come before the client counts as silent
+	lingerMost  = 16                    // connections being turned away that get this care at a time
 
 	backoffMin = 5 * time.Millisecond // after a failed accept, doubled each time
 	backoffMax = time.Second
