@@ -268,8 +268,8 @@ func inUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// TestAStopLosesNoReply fails when a client that reads all the time, and never
-// stops sending, misses replies to what was decided before the stop.
+// TestAStopLosesNoReply fails when a client that reads, and never stops
+// sending, misses replies to what was decided before the stop.
 func TestAStopLosesNoReply(t *testing.T) {
 	s, err := New(Options{NewSession: func(ConnInfo) Session { return new(count) }})
 	if err != nil {
@@ -282,6 +282,7 @@ func TestAStopLosesNoReply(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	var replies atomic.Int64
+	stopping := make(chan struct{})
 	var clients sync.WaitGroup
 	for range 4 {
 		c, err := net.Dial("tcp", l.Addr().String())
@@ -298,6 +299,7 @@ func TestAStopLosesNoReply(t *testing.T) {
 		})
 		clients.Go(func() {
 			defer c.Close()
+			<-stopping // much is on its way by then
 			buf := make([]byte, 64<<10)
 			for {
 				n, err := c.Read(buf)
@@ -315,6 +317,7 @@ func TestAStopLosesNoReply(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
+	close(stopping)
 	if err := s.Shutdown(ctx); err != nil {
 		t.Error(err)
 	}
