@@ -83,7 +83,7 @@ func ParseDuration(text string) (time.Duration, error) {
 		return time.Duration(n) * time.Second, nil
 	}
 	d, err := time.ParseDuration(written)
-	if err != nil || d < 0 {
+	if err != nil || d < 0 || written[0] == '+' {
 		return 0, fmt.Errorf("%q is not a duration: want a number with a unit (250ms, 30s, 5m, 1h) or plain seconds (30)", written)
 	}
 	return d, nil

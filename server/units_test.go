@@ -41,7 +41,7 @@ func TestParseDuration(t *testing.T) {
 			t.Errorf("%v is written %q, which reads as %v, %v", got, formatSeconds(got), again, err)
 		}
 	}
-	for _, text := range []string{"", "-1", "-1s", "1x", "1d", "s", "4294967296"} {
+	for _, text := range []string{"", "-1", "-1s", "+1s", "1x", "1d", "s", "4294967296"} {
 		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("%q is taken as %v", text, got)
 		}

@@ -53,7 +53,7 @@ var adminCommands = []Command{
 	},
 	{
 		Name: "lastsave", Group: "server", Since: "0.1.0",
-		Summary: "Replies the unix time, in seconds, of the last write to the state file, of the start if there was none",
+		Summary: "Replies the unix time, in seconds, when everything before was last known to be in the state file, of the start if it never was",
 		Arity:   1, Flags: Fast,
 		Conn: func(c *ConnCtx) { c.W.Int(lastSave(c.Server)) },
 	},

@@ -80,9 +80,9 @@ type PersistInfo struct {
 	LastDuration time.Duration // of the last flush that succeeded
 	LastKeys     int64         // changed keys in it
 	LastBytes    int64         // bytes it wrote
-	Flushes      int64         // flushes that succeeded
+	Flushes      int64         // flushes that wrote something
 	Failures     int64         // flushes that failed
-	Failing      int64         // failures since the last success; 0: all is well
+	Failing      int64         // failures since all was well; 0: it is
 	LastError    string        // of the last failure
 	FileBytes    int64         // size of the state file
 	Changed      int64         // changes that are not on disk, about

@@ -6,7 +6,8 @@ package resp
 // escapes only get shorter. It allocates only if dst is too short, and
 // MaxWords says what is enough.
 //
-// The rules are Redis's. Spaces, tabs and returns separate words. Between
+// The rules are Redis's, but that vertical tabs and form feeds are bytes like
+// any other. Spaces, tabs and returns separate words. Between
 // double quotes \n \r \t \b \a and \xHH are bytes, and a backslash takes any
 // other byte as it is; between single quotes only \' is an escape. Quotes may
 // begin within a word, but a word ends with them.
