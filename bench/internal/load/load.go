@@ -1,6 +1,14 @@
-// Package load is a load generator for servers that speak the Redis protocol:
-// a closed loop over a fixed number of connections, each with a pipeline of
-// fixed depth in flight.
+// Package load is a load generator for servers that speak the Redis protocol,
+// over a fixed number of connections, in one of two shapes.
+//
+// A closed loop keeps a pipeline of fixed depth in flight on each connection:
+// it finds out how much a server can do. When the server stalls, the loop
+// stalls with it and sends less, so its percentiles leave out the requests that
+// would have had to wait (coordinated omission).
+//
+// An open loop sends at a fixed rate, whatever the server does, as independent
+// callers would. Latency is counted from the instant at which the request was to
+// be sent: a stall of 100 ms shows in every request that fell into it.
 //
 // It is for measuring, so it is cheap: commands are encoded once, replies are
 // counted and not decoded, and one thread serves many connections, because the
@@ -12,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +52,10 @@ type Config struct {
 	Pipeline   int           // commands in flight on each
 	Loops      int           // threads that serve the connections
 	Keys       int64         // key numbers are 0 to Keys-1
-	Sequential bool          // every key once in turn, instead of uniformly at random
+	First      int64         // is added to every key number
+	Sequential bool          // every key once in turn, instead of at random
+	Zipf       float64       // exponent s: key number i is as frequent as 1/(i+1)^s; 0: all alike
+	Rate       float64       // requests per second of an open loop; 0: a closed loop
 	Requests   int64         // replies after which the run ends
 	Duration   time.Duration // time after which nothing more is sent
 	Timeout    time.Duration // longest wait for any reply; default 10 s
@@ -60,8 +72,16 @@ func (c Config) Validate() error {
 		return errors.New("connections, pipeline depth and loops must be at least 1")
 	case c.Loops > c.Conns:
 		return fmt.Errorf("%d loops need as many connections, there are %d", c.Loops, c.Conns)
-	case c.Keys < 1 || c.Keys > maxKeys:
-		return fmt.Errorf("the number of keys must be 1 to %d", int64(maxKeys))
+	case c.Keys < 1 || c.First < 0 || c.Keys > maxKeys-c.First:
+		return fmt.Errorf("the number of keys must be 1 to %d, with the first's", int64(maxKeys))
+	case c.Zipf < 0 || c.Zipf > maxZipf || math.IsNaN(c.Zipf):
+		return fmt.Errorf("the zipf exponent must be 0 to %d", maxZipf)
+	case c.Zipf > 0 && (c.Sequential || c.Keys > maxZipfKeys):
+		return fmt.Errorf("zipf keys are drawn at random from %d at most", maxZipfKeys)
+	case c.Rate < 0 || c.Rate > maxRate || math.IsNaN(c.Rate):
+		return fmt.Errorf("the rate must be 0 to %d a second", maxRate)
+	case c.Rate > 0 && c.Pipeline > 1:
+		return errors.New("an open loop sends single commands: the pipeline depth must be 1")
 	case (c.Requests > 0) == (c.Duration > 0):
 		return errors.New("a run needs either a number of requests or a duration")
 	case c.Requests < 0 || c.Duration < 0 || c.Timeout < 0:
@@ -84,15 +104,19 @@ func (r *Result) Rate() float64 { return float64(r.Requests) / r.Elapsed.Seconds
 // RefusedShare is the share of refusals, 0 to 1.
 func (r *Result) RefusedShare() float64 { return float64(r.Refused) / float64(max(r.Requests, 1)) }
 
-// Latency is the given percentile (0 to 100) of the round trips: the time from
-// sending a pipeline to having its last reply.
+// Latency is the given percentile (0 to 100). In a closed loop it is of the
+// round trips: the time from sending a pipeline to having its last reply. In an
+// open loop it is from the instant a request was to be sent to having its reply.
 func (r *Result) Latency(percentile float64) time.Duration {
 	return time.Duration(r.latency.ValueAtPercentile(percentile))
 }
 
-// Latencies are recorded in ns with three digits, up to a minute.
+// maxLatency is the longest latency that is told apart.
+const maxLatency = time.Minute
+
+// Latencies are recorded in ns with three digits, up to maxLatency.
 func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1_000, int64(time.Minute), 3)
+	return hdrhistogram.New(1_000, int64(maxLatency), 3)
 }
 
 // ServerError is an error reply. It ends the run.
@@ -105,6 +129,7 @@ var (
 	errTooLong  = errors.New("the server sent a reply longer than 64 KiB")
 	errClosed   = errors.New("the server closed the connection")
 	errTimeout  = errors.New("the server did not answer in time")
+	errBehind   = errors.New("the server does not keep up with the rate of the open loop: more than 1048576 requests wait for a reply")
 )
 
 // Run makes the run. All connections are open before the clock starts. It ends
@@ -139,7 +164,11 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	var wg sync.WaitGroup
 	for i, l := range loops {
 		wg.Go(func() {
-			if errs[i] = l.run(start); errs[i] != nil {
+			run := l.run
+			if c.Rate > 0 {
+				run = l.runOpen
+			}
+			if errs[i] = run(start); errs[i] != nil {
 				stop.Store(true)
 			}
 		})

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -89,17 +90,25 @@ func TestConfigThatMakesNoSenseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*Config){
-		"no command":      func(c *Config) { c.Command = nil },
-		"no connection":   func(c *Config) { c.Conns = 0 },
-		"no pipeline":     func(c *Config) { c.Pipeline = 0 },
-		"no loop":         func(c *Config) { c.Loops = 0 },
-		"too many loops":  func(c *Config) { c.Loops = 3 },
-		"no keys":         func(c *Config) { c.Keys = 0 },
-		"too many keys":   func(c *Config) { c.Keys = maxKeys + 1 },
-		"no bound":        func(c *Config) { c.Requests = 0 },
-		"two bounds":      func(c *Config) { c.Duration = time.Second },
-		"negative time":   func(c *Config) { c.Timeout = -1 },
-		"negative bounds": func(c *Config) { c.Requests = -1; c.Duration = time.Second },
+		"no command":          func(c *Config) { c.Command = nil },
+		"no connection":       func(c *Config) { c.Conns = 0 },
+		"no pipeline":         func(c *Config) { c.Pipeline = 0 },
+		"no loop":             func(c *Config) { c.Loops = 0 },
+		"too many loops":      func(c *Config) { c.Loops = 3 },
+		"no keys":             func(c *Config) { c.Keys = 0 },
+		"too many keys":       func(c *Config) { c.Keys = maxKeys + 1 },
+		"no bound":            func(c *Config) { c.Requests = 0 },
+		"two bounds":          func(c *Config) { c.Duration = time.Second },
+		"keys past 12 digits": func(c *Config) { c.First = maxKeys },
+		"negative first":      func(c *Config) { c.First = -1 },
+		"negative zipf":       func(c *Config) { c.Zipf = -1 },
+		"zipf in turn":        func(c *Config) { c.Zipf, c.Sequential = 1, true },
+		"zipf of too many":    func(c *Config) { c.Zipf, c.Keys = 1, maxZipfKeys+1 },
+		"negative rate":       func(c *Config) { c.Rate = -1 },
+		"no rate at all":      func(c *Config) { c.Rate = math.NaN() },
+		"open pipeline":       func(c *Config) { c.Rate, c.Pipeline = 1, 2 },
+		"negative time":       func(c *Config) { c.Timeout = -1 },
+		"negative bounds":     func(c *Config) { c.Requests = -1; c.Duration = time.Second },
 	} {
 		c := good
 		spoil(&c)

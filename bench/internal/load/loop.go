@@ -1,7 +1,6 @@
 package load
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -12,16 +11,19 @@ import (
 // counted. Only its own goroutine touches it while it runs.
 type loop struct {
 	config  *Config
+	index   int // of the run's loops
 	stop    *atomic.Bool
 	poll    poller
 	conns   []*conn
-	random  *rand.Rand
-	nextKey uint64    // of the sequence
+	keys    keySource
+	start   time.Time
 	unsent  int64     // requests still to be sent; unused when the run is bounded by time
 	end     time.Time // nothing is sent from then on; zero when the run is bounded by count
 	replies int64
 	refused int64
 	latency *hdrhistogram.Histogram
+
+	maxWaiting int // of an open loop; lower in tests
 }
 
 // conn is one connection. A pipeline is sent whole, and the next one only when
@@ -35,19 +37,23 @@ type conn struct {
 	filled  int // bytes of in
 	waiting int // replies still to come
 	sent    time.Time
+	due     queue  // open loop: when the requests without a reply were to be sent
+	buffer  []byte // open loop: what rest is kept in
 }
 
 // newLoop makes loop number i of the run and opens its connections.
 func newLoop(c *Config, i int, stop *atomic.Bool) (*loop, error) {
 	l := &loop{
 		config:  c,
+		index:   i,
 		stop:    stop,
-		random:  rand.New(rand.NewPCG(c.Seed, uint64(i))),
 		latency: newHistogram(),
+
+		maxWaiting: maxWaiting,
 	}
 	var first int64
 	first, l.unsent = share(c.Requests, i, c.Loops)
-	l.nextKey = uint64(first)
+	l.keys = newKeySource(c, i, first)
 	if err := l.poll.open(); err != nil {
 		return nil, err
 	}
@@ -75,9 +81,10 @@ func (l *loop) close() {
 	l.poll.close()
 }
 
-// run sends and receives until the budget is used up and everything sent is
-// answered. It returns nil when it was stopped from outside.
+// run is the closed loop: it sends and receives until the budget is used up and
+// everything sent is answered. It returns nil when it was stopped from outside.
 func (l *loop) run(start time.Time) error {
+	l.start = start
 	if l.config.Duration > 0 {
 		l.end = start.Add(l.config.Duration)
 	}
@@ -119,9 +126,7 @@ func (l *loop) run(start time.Time) error {
 				continue
 			}
 			now := time.Now()
-			// A value out of the histogram's range would only be one that the
-			// time-out ends first.
-			_ = l.latency.RecordValue(int64(now.Sub(l.conns[i].sent)))
+			l.record(now.Sub(l.conns[i].sent))
 			sent, err := l.send(i, now)
 			if err != nil {
 				return err
@@ -149,7 +154,7 @@ func (l *loop) send(i int, now time.Time) (bool, error) {
 		return false, nil
 	}
 	for command := range n {
-		c.out.setKey(command, l.key())
+		c.out.setKey(command, l.keys.next())
 	}
 	c.rest = c.out.bytes[:n*c.out.size]
 	c.waiting = n
@@ -157,13 +162,9 @@ func (l *loop) send(i int, now time.Time) (bool, error) {
 	return true, l.flush(i)
 }
 
-func (l *loop) key() uint64 {
-	if l.config.Sequential {
-		key := l.nextKey % uint64(l.config.Keys)
-		l.nextKey++
-		return key
-	}
-	return l.random.Uint64N(uint64(l.config.Keys))
+// record counts a latency; one out of the histogram's range as its greatest.
+func (l *loop) record(d time.Duration) {
+	_ = l.latency.RecordValue(int64(min(d, maxLatency)))
 }
 
 // flush sends what the socket takes, and asks to be told when it takes more.
@@ -192,6 +193,10 @@ func (l *loop) receive(c *conn) (bool, error) {
 		return false, nil // nothing there after all
 	}
 	c.filled += n
+	now := time.Duration(0) // of the open loop
+	if l.config.Rate > 0 {
+		now = time.Since(l.start)
+	}
 	from := 0
 	for c.waiting > 0 {
 		r, size := nextReply(c.in[from:c.filled])
@@ -207,6 +212,9 @@ func (l *loop) receive(c *conn) (bool, error) {
 		from += size
 		c.waiting--
 		l.replies++
+		if l.config.Rate > 0 {
+			l.record(now - c.due.pop())
+		}
 		if r.hasFirst && (l.config.Verdict == RefusedIfZero && r.first == 0 || l.config.Verdict == RefusedIfOne && r.first == 1) {
 			l.refused++
 		}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -234,5 +235,94 @@ func TestRunEndsWhenNobodyAnswersOrItIsCancelled(t *testing.T) {
 	c.Addr = "127.0.0.1:1"
 	if _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), "no connection") {
 		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// stall is how long the server of the next tests answers nothing.
+const stall = 200 * time.Millisecond
+
+// stalling answers at once, but for one pause when the 100th request is there.
+func stalling(t *testing.T) *server {
+	var mu sync.Mutex
+	count := 0
+	return serve(t, "tcp", "127.0.0.1:0", func(string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		if count++; count == 100 {
+			<-time.After(stall)
+		}
+		return ":1\r\n"
+	})
+}
+
+// Every request that was due during the stall had to wait: at 1,000 a second
+// half of 200 waited for more than half of the stall, even where the generator
+// was not able to send them in time. A closed loop sees the stall once for each
+// connection.
+func TestOpenLoopCountsTheWaitOfWhatCouldNotBeSent(t *testing.T) {
+	c := config(stalling(t))
+	c.Conns, c.Loops, c.Pipeline, c.Requests = 4, 2, 1, 1000
+	slow := func(r *Result) (n int64) {
+		for _, bar := range r.latency.Distribution() {
+			if bar.From >= int64(stall/2) {
+				n += bar.Count
+			}
+		}
+		return n
+	}
+	closed, err := Run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := slow(closed); n < 1 || n > 20 {
+		t.Errorf("closed loop: %d requests of 1000 took longer than half of the stall", n)
+	}
+	c.Addr, c.Rate = stalling(t).addr, 1000
+	open, err := Run(context.Background(), c)
+	if err != nil || open.Requests != 1000 {
+		t.Fatalf("%+v, %v", open, err)
+	}
+	if n := slow(open); n < 95 {
+		t.Errorf("open loop: %d requests of 1000 took longer than half of the stall, want about 100 at least", n)
+	}
+	if p := open.Latency(100); p < stall-5*time.Millisecond {
+		t.Errorf("the longest wait was %v in a stall of %v", p, stall)
+	}
+	if open.Elapsed < 999*time.Millisecond {
+		t.Errorf("1000 requests at 1000 a second were over in %v", open.Elapsed)
+	}
+}
+
+func TestOpenLoopSendsEachKeyOfItsTimeAndEnds(t *testing.T) {
+	s := serve(t, "tcp", "127.0.0.1:0", func(string) string { return ":0\r\n" })
+	c := config(s)
+	c.Loops, c.Pipeline, c.Requests = 1, 1, 0
+	c.Duration, c.Rate, c.Sequential, c.Keys, c.First, c.Verdict = 100*time.Millisecond, 5000, true, 1_000_000, 7, RefusedIfZero
+	r, err := Run(context.Background(), c)
+	if err != nil || r.Requests != 500 || r.Refused != 500 || len(s.keys) != 500 || s.keys["k:000000000007"] != 1 || s.keys["k:000000000506"] != 1 {
+		t.Fatalf("%+v, %v, %d keys", r, err, len(s.keys))
+	}
+}
+
+func TestOpenLoopEndsWhenNobodyAnswers(t *testing.T) {
+	s := serve(t, "tcp", "127.0.0.1:0", func(string) string { return "" })
+	c := config(s)
+	c.Loops, c.Pipeline, c.Rate, c.Timeout = 1, 1, 1000, 50*time.Millisecond
+	if _, err := Run(context.Background(), c); !errors.Is(err, errTimeout) {
+		t.Errorf("silence: %v", err)
+	}
+	c.Timeout = time.Minute
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Run(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("cancelled: %v", err)
+	}
+	l, err := newLoop(&c, 0, new(atomic.Bool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if l.maxWaiting = 20; !errors.Is(l.runOpen(time.Now()), errBehind) {
+		t.Error("21 requests without a reply are not too many")
 	}
 }
