@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/stint-dev/stint/engine/limit"
+import (
+	"github.com/stint-dev/stint/engine/internal/table"
+	"github.com/stint-dev/stint/engine/limit"
+)
 
 // Throttle decides on a token bucket: cost units of the bucket under key, that
 // holds l.Capacity and refills at l.Rate. The limit must have passed Check,
@@ -11,28 +14,74 @@ import "github.com/stint-dev/stint/engine/limit"
 //
 // Errors: ErrWrongType, ErrOOM, ErrKey; with each of them, nothing was changed.
 func (tx *Tx) Throttle(key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
-	return tx.bucketOrRelieve(limit.KindBucket, key, l, cost, m)
+	return tx.bucket(limit.KindBucket, key, l, cost, m)
 }
 
 // Leak decides on a leaky bucket as a queue: Throttle's arithmetic, but the
 // WaitMs of an allowed request is how long to hold it back. Modes: Consume and
 // Peek.
 func (tx *Tx) Leak(key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
-	return tx.bucketOrRelieve(limit.KindLeak, key, l, cost, m)
+	return tx.bucket(limit.KindLeak, key, l, cost, m)
 }
 
-// bucketOrRelieve is bucket, and once more if memory was all that it lacked
-// and keys that are full gave some back.
-func (tx *Tx) bucketOrRelieve(kind limit.Kind, key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
-	r, err := tx.bucket(kind, key, l, cost, m)
+// bucket decides on a token or leaky bucket: in place if it is there under this
+// limit already, which nearly all are, and else in full. In place means without
+// a Value: two words are read and written where they lie.
+func (tx *Tx) bucket(kind limit.Kind, key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
+	d, ok := tx.b.(*direct)
+	if !ok {
+		tx.b.find(tx, key, true)
+		return tx.bucketOrRelieve(kind, key, &l, cost, m)
+	}
+	t := d.locate(tx, key, true)
+	if d.ref == table.NoRef {
+		tx.v = limit.Value{}
+		return tx.bucketOrRelieve(kind, key, &l, cost, m)
+	}
+	p := l.Params()
+	was, ok := t.Bucket(d.ref, kind, &p)
+	if !ok {
+		d.read(tx, t)
+		return tx.bucketOrRelieve(kind, key, &l, cost, m)
+	}
+	if was.Expiry() <= tx.now {
+		was = limit.Bucket{} // full: as if there were none
+	}
+	var b limit.Bucket
+	var r limit.Result
+	if kind == limit.KindLeak {
+		b, r = l.DecideLeak(was, cost, m, tx.now)
+	} else {
+		b, r = l.Decide(was, cost, m, tx.now)
+	}
+	if cost == 0 || m == limit.Peek {
+		return r, nil
+	}
+	if b != was {
+		// A cost above 0 was consumed, so the bucket is not full.
+		t.PutBucket(d.ref, b)
+	}
+	d.count(r.Allowed > 0)
+	if r.Forgotten != 0 {
+		tx.ks.forgotten.Add(r.Forgotten)
+	}
+	return r, nil
+}
+
+// bucketOrRelieve is bucketInFull, and once more if memory was all that it
+// lacked and keys that are full gave some back.
+func (tx *Tx) bucketOrRelieve(kind limit.Kind, key []byte, l *limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
+	r, err := tx.bucketInFull(kind, key, l, cost, m)
 	if err == ErrOOM && tx.b.relieve(tx) {
-		r, err = tx.bucket(kind, key, l, cost, m)
+		tx.b.find(tx, key, true)
+		r, err = tx.bucketInFull(kind, key, l, cost, m)
 	}
 	return r, err
 }
 
-func (tx *Tx) bucket(kind limit.Kind, key []byte, l limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
-	tx.b.find(tx, key, true)
+// bucketInFull decides on what was found: also on a new bucket, one under
+// another limit, and what is none.
+func (tx *Tx) bucketInFull(kind limit.Kind, key []byte, l *limit.BucketLimit, cost int64, m limit.Mode) (limit.Result, error) {
 	v := &tx.v
 	if v.Kind != kind && v.Kind != limit.None {
 		return limit.Result{}, ErrWrongType

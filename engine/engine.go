@@ -87,14 +87,15 @@ type Keyspace struct {
 // shard is one lock and what it guards. Locks are taken in the order of the
 // slice when several are needed.
 type shard struct {
-	mu     sync.Mutex
-	tables [Databases]*table.Table
+	mu sync.Mutex
 
 	// Decisions, but for PEEK and cost 0, that allowed and refused: counted
 	// here because the lock is held anyway.
 	allowed, refused int64
 
-	_ [40]byte // keeps neighbours' locks off this cache line
+	tables [Databases]*table.Table // the first ones share the lock's cache line
+
+	_ [40]byte // keeps neighbours' locks off these lines
 }
 
 // New makes an empty keyspace. The error wraps ErrOptions.

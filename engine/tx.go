@@ -87,9 +87,13 @@ type direct struct {
 	ref  table.Ref
 }
 
-func (d *direct) find(tx *Tx, key []byte, decide bool) {
-	d.hash = d.ks.hash(key)
-	sh := d.ks.shardOf(d.hash)
+// locate locks the key's shard, settles the transaction's time and finds the
+// key's record. It returns the table, nil if the shard has none for the
+// database; then d.ref is table.NoRef.
+func (d *direct) locate(tx *Tx, key []byte, decide bool) *table.Table {
+	ks := d.ks
+	d.hash = ks.hash(key)
+	sh := ks.shardOf(d.hash)
 	if d.sh != sh {
 		d.release()
 		sh.mu.Lock()
@@ -97,18 +101,31 @@ func (d *direct) find(tx *Tx, key []byte, decide bool) {
 	}
 	// The latest time seen may have moved on since the transaction began. It
 	// must be looked at under the lock: Sweep forgets what is full by then.
-	tx.now = max(tx.now, d.ks.latest.Load())
-	if decide {
-		d.ks.Advance(tx.now)
+	if latest := ks.latest.Load(); latest >= tx.now {
+		tx.now = latest
+	} else if decide {
+		ks.Advance(tx.now)
 	}
 	t := sh.tables[tx.db]
-	if t == nil {
-		d.ref = table.NoRef
+	d.ref = table.NoRef
+	if t != nil {
+		d.ref = t.Find(d.hash, key)
+	}
+	return t
+}
+
+func (d *direct) find(tx *Tx, key []byte, decide bool) {
+	d.read(tx, d.locate(tx, key, decide))
+}
+
+// read puts what locate found into tx.v.
+func (d *direct) read(tx *Tx, t *table.Table) {
+	if d.ref == table.NoRef {
 		tx.v = limit.Value{}
 		return
 	}
-	d.ref = t.Get(d.hash, key, &tx.v)
-	if tx.v.Kind != limit.None && tx.v.Expiry() <= tx.now {
+	t.Read(d.ref, &tx.v)
+	if tx.v.Expiry() <= tx.now {
 		tx.v = limit.Value{}
 	}
 }

@@ -41,8 +41,8 @@ const (
 
 // dirt is the tracking state of a table.
 type dirt struct {
-	acct    *account
 	track   bool
+	acct    *account
 	cur     uint8 // the current parity's flag
 	old     uint8 // the pending parity's flag
 	refs    refList

@@ -64,9 +64,9 @@ type segment struct {
 }
 
 type index struct {
-	acct     *account
 	dir      []*segment // 2^(32−shift) of them
 	shift    uint8
+	acct     *account
 	segments int // different ones in dir
 	deep     int // segments of full depth: at 0 the directory can be halved
 }

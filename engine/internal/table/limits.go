@@ -32,9 +32,9 @@ const chunkBytes = int(unsafe.Sizeof(chunk{}))
 // as many as there are at once. What stays of a peak are 12 bytes for each
 // chunk there was, until the last limit goes.
 type limits struct {
+	chunks []*chunk // nil: given back
 	acct   *account
 	hash   func([]byte) uint64
-	chunks []*chunk // nil: given back
 	gaps   []uint32 // the numbers of those
 	index  *index   // of numbers + 1; nil while one chunk is enough
 	room   uint32   // first of the chunks with both free and used places, + 1

@@ -89,14 +89,14 @@ func (p *page) hasRoom() bool {
 
 // slab is all pages of a table.
 type slab struct {
-	acct   *account
 	pages  []page // number 0 is not used
+	least  int64  // a lower bound of all pages' least
+	acct   *account
 	unused []uint32
 	room   [maxClasses]uint32 // first of the pages with room
 	count  [maxClasses]uint32 // pages
 	spare  [pageSizes][]byte  // an emptied page of each size, so that one key that comes and goes makes no garbage
 	hand   int                // the page that is swept next
-	least  int64              // a lower bound of all pages' least
 }
 
 func (s *slab) init(a *account) {

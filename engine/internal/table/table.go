@@ -56,10 +56,13 @@ type Options struct {
 
 // Table is a hash table of records. Make one with New.
 type Table struct {
-	slab    slab
-	index   index
-	limits  limits
-	dirt    dirt
+	// What every decision reads comes first in each of these: a table is one
+	// of many, and their cache lines are not to push out the records'.
+	index  index
+	limits limits
+	dirt   dirt
+	slab   slab
+
 	acct    account
 	hash    func([]byte) uint64
 	n       int
@@ -97,11 +100,9 @@ func (t *Table) Len() int { return t.n }
 // may be freed when a Put meets the budget's bound.
 func (t *Table) SetNow(now int64) { t.now = now }
 
-// Get fills v with the value under a key and returns where it is, for the
-// write that may follow; the zero Value and NoRef if there is none. A sliding
-// log in v is the table's own: it is read only, and valid until the next write.
-// The Ref is valid until then too.
-func (t *Table) Get(hash uint64, key []byte, v *limit.Value) Ref {
+// Find is where the record under a key is, NoRef if there is none. The Ref is
+// valid until the next write.
+func (t *Table) Find(hash uint64, key []byte) Ref {
 	f := uint32(hash)
 	for s := t.index.first(f); s != nil; s = s.next {
 		for l := s.home(f); ; l = s.following(l) {
@@ -112,7 +113,6 @@ func (t *Table) Get(hash uint64, key []byte, v *limit.Value) Ref {
 					continue
 				}
 				if rec := t.slab.slot(ref); string(keyOf(rec)) == string(key) {
-					t.read(rec, v)
 					return ref
 				}
 			}
@@ -121,8 +121,48 @@ func (t *Table) Get(hash uint64, key []byte, v *limit.Value) Ref {
 			}
 		}
 	}
-	*v = limit.Value{}
 	return NoRef
+}
+
+// Read fills v with the value of what Find found, with the zero Value for
+// NoRef. A sliding log in v is the table's own: it is read only, and valid
+// until the next write.
+func (t *Table) Read(ref Ref, v *limit.Value) {
+	if ref == NoRef {
+		*v = limit.Value{}
+		return
+	}
+	t.read(t.slab.slot(ref), v)
+}
+
+// Get is Find and Read: it fills v with the value under a key and returns where
+// it is, for the write that may follow.
+func (t *Table) Get(hash uint64, key []byte, v *limit.Value) Ref {
+	ref := t.Find(hash, key)
+	t.Read(ref, v)
+	return ref
+}
+
+// Bucket is the state of the token or leaky bucket that Find found, if that is
+// of this kind and under this limit. Nearly all decisions are on one that is,
+// and need no more of a Value than two words.
+func (t *Table) Bucket(ref Ref, k limit.Kind, p *limit.Params) (b limit.Bucket, ok bool) {
+	rec := t.slab.slot(ref)
+	if kindOf(rec) != k || *t.limits.at(limitOf(rec)) != *p {
+		return limit.Bucket{}, false
+	}
+	return limit.Bucket{FullAt: word(rec, 0), Rem: word(rec, 1)}, true
+}
+
+// PutBucket stores what became of a state that Bucket gave. It needs no memory.
+func (t *Table) PutBucket(ref Ref, b limit.Bucket) {
+	rec := t.slab.slot(ref)
+	if t.dirt.track {
+		t.touch(ref, rec)
+	}
+	setWord(rec, 0, b.FullAt)
+	setWord(rec, 1, b.Rem)
+	t.slab.lower(ref, b.Expiry())
 }
 
 // Put stores a value under a key: ref is what Get returned for the key, with
