@@ -80,6 +80,30 @@ func TestInPlaceAndInFullDecideTheSame(t *testing.T) {
 	})
 }
 
+// A bucket that has filled up and then refuses is not written: what it holds is
+// what a drain has shown.
+func TestARefusalOfAFullBucketChangesNothing(t *testing.T) {
+	ks, err := New(Options{Shards: 1, Track: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limit.BucketLimit{Capacity: 3, Rate: limit.Rate{Count: 1, Period: 1_000_000_000}}
+	tx := ks.Begin(1_700_000_000_000_000_000)
+	if r, err := tx.Throttle([]byte("k"), l, 2, limit.Consume); r.Allowed != 1 || err != nil {
+		t.Fatal(r, err)
+	}
+	tx.End()
+	drainAll(ks)
+	ks.BeginInto(tx, 1_700_000_100_000_000_000)
+	if r, err := tx.Throttle([]byte("k"), l, 4, limit.Consume); r.Allowed != 0 || err != nil {
+		t.Fatal(r, err)
+	}
+	tx.End()
+	if n := ks.Changed(); n != 0 {
+		t.Fatalf("%d changes after a refusal", n)
+	}
+}
+
 // drainAll drains a cut to nowhere.
 func drainAll(ks *Keyspace) {
 	c := ks.Cut()

@@ -154,7 +154,9 @@ func (t *Table) Bucket(ref Ref, k limit.Kind, p *limit.Params) (b limit.Bucket, 
 	return limit.Bucket{FullAt: word(rec, 0), Rem: word(rec, 1)}, true
 }
 
-// PutBucket stores what became of a state that Bucket gave. It needs no memory.
+// PutBucket stores what became of a state that Bucket gave: a bucket of which
+// more is used, so that it expires no earlier, and its page's minimum stays
+// right without being read. It needs no memory.
 func (t *Table) PutBucket(ref Ref, b limit.Bucket) {
 	rec := t.slab.slot(ref)
 	if t.dirt.track {
@@ -162,7 +164,6 @@ func (t *Table) PutBucket(ref Ref, b limit.Bucket) {
 	}
 	setWord(rec, 0, b.FullAt)
 	setWord(rec, 1, b.Rem)
-	t.slab.lower(ref, b.Expiry())
 }
 
 // Put stores a value under a key: ref is what Get returned for the key, with
