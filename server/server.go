@@ -45,6 +45,16 @@ type Config struct {
 	Password      string        // clients must give it; empty: none
 	ProtectedMode bool          // without a password, only this machine may connect
 
+	// SLOWLOG keeps the last SlowLog commands that took SlowerThan or longer;
+	// below 0: none. LATENCY notes what takes LatencyThreshold or longer; 0:
+	// nothing.
+	SlowLog                      int
+	SlowerThan, LatencyThreshold time.Duration
+
+	// CheckClients, if not nil, returns a sentence about why there cannot be so
+	// many connections, for CONFIG SET maxclients.
+	CheckClients func(n int) error
+
 	// Debug allows the DEBUG command. DebugClock, if not nil, is the unix
 	// time in ns at which the clock of decisions stands from the start.
 	Debug      bool
@@ -102,7 +112,6 @@ func New(cfg Config) (*Server, error) {
 	if cfg.DebugClock != nil {
 		s.clock.Freeze(*cfg.DebugClock)
 	}
-	s.store = local.New(cfg.Keyspace, s.clock, new(command.Executor))
 	s.info = &command.Server{
 		Version:      cfg.Version,
 		RunID:        hex.EncodeToString(id),
@@ -112,8 +121,14 @@ func New(cfg Config) (*Server, error) {
 		Keyspace:     func() engine.Stats { return cfg.Keyspace.Stats(s.clock.Now()) },
 		Traffic:      s.traffic,
 		ResetTraffic: func() { t := s.transport.Stats(); s.base.Store(&t) },
+		ConnTraffic:  s.connTraffic,
+		Kill:         s.kill,
 		Persist:      cfg.Persist,
 	}
+	s.info.SetSlowLog(cfg.SlowLog)
+	s.info.SetSlowerThan(cfg.SlowerThan.Microseconds())
+	s.info.SetLatencyThreshold(cfg.LatencyThreshold.Milliseconds())
+	s.store = local.New(cfg.Keyspace, s.clock, s.info.Counting(new(command.Executor)))
 	s.info.Password.Set([]byte(cfg.Password))
 	if cfg.Debug {
 		s.info.Debug = s.store
@@ -187,7 +202,27 @@ func (s *Server) traffic() command.Traffic {
 		ProtocolErrors: int64(t.ProtocolErrors - base.ProtocolErrors),
 		OutputClosed:   int64(t.SlowClosed - base.SlowClosed),
 		Panics:         int64(t.Panics - base.Panics),
+		IdleClosed:     int64(t.IdleClosed - base.IdleClosed),
+		TLSClosed:      int64(t.TLSClosed - base.TLSClosed),
+		AcceptErrors:   int64(t.AcceptErrors - base.AcceptErrors),
+		HeldInput:      t.Held,
+		HeldReplies:    t.HeldReplies,
 	}
+}
+
+// connTraffic is what one connection has moved.
+func (s *Server) connTraffic(id uint64) (command.ConnTraffic, bool) {
+	t, ok := s.transport.Traffic(id)
+	return command.ConnTraffic(t), ok
+}
+
+// kill closes a connection for CLIENT KILL.
+func (s *Server) kill(id uint64) bool {
+	if !s.transport.Kill(id) {
+		return false
+	}
+	s.cfg.Log.Info("a connection is closed by CLIENT KILL", "id", id)
+	return true
 }
 
 // Listen opens the listeners: all or none.

@@ -304,7 +304,7 @@ func TestSettingsAreThoseOfConfig(t *testing.T) {
 			c.line()
 		}
 	}
-	if got := c.do(1, "CONFIG GET *"); got != fmt.Sprintf("*%d", 2*len(all)) || changeable != 6 {
+	if got := c.do(1, "CONFIG GET *"); got != fmt.Sprintf("*%d", 2*len(all)) || changeable != 9 {
 		t.Errorf("CONFIG GET * replied %s, there are %d settings, %d of them changeable", got, len(all), changeable)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ const (
 	MinMaxMemory = 1 << 20
 	// MaxMaxClients is the most connections that can be allowed at a time.
 	MaxMaxClients = 1 << 20
+	// MaxSlowLog is the most entries that SLOWLOG can be asked to keep.
+	MaxSlowLog = command.MaxSlowLog
 	// maxIdleTimeout is what Redis allows, 2^31-1 seconds.
 	maxIdleTimeout = (1<<31 - 1) * time.Second
 )
@@ -56,6 +59,23 @@ func (s *Server) params() []command.Param {
 	always := func(name, value string) command.Param {
 		return fixed(name, "", func() string { return value })
 	}
+	// number is a whole number that commands go by, within bounds.
+	number := func(name, flag string, least, most int64, get func(*command.Server) int64, set func(*command.Server, int64)) command.Param {
+		return command.Param{
+			Name: name, Flag: flag,
+			Get: func() string { return strconv.FormatInt(get(s.info), 10) },
+			Set: func(v string) (func(), error) {
+				n, err := strconv.ParseInt(v, 10, 64)
+				switch {
+				case err != nil || strings.HasPrefix(v, "+"):
+					return nil, errors.New("argument couldn't be parsed into an integer")
+				case n < least || n > most:
+					return nil, fmt.Errorf("argument must be between %d and %d inclusive", least, most)
+				}
+				return func() { set(s.info, n) }, nil
+			},
+		}
+	}
 	return []command.Param{
 		fixed("bind", "addr", func() string { return strings.Join(s.cfg.Addrs, " ") }),
 		fixed("port", "addr", func() string { return strconv.Itoa(s.info.Port) }),
@@ -66,6 +86,11 @@ func (s *Server) params() []command.Param {
 				n, err := strconv.ParseUint(v, 10, 31)
 				if err != nil || n < 1 || n > MaxMaxClients {
 					return nil, fmt.Errorf("argument must be between 1 and %d inclusive", MaxMaxClients)
+				}
+				if check := s.cfg.CheckClients; check != nil {
+					if err := check(int(n)); err != nil {
+						return nil, err
+					}
 				}
 				return func() {
 					s.maxClients.Store(int64(n))
@@ -135,6 +160,10 @@ func (s *Server) params() []command.Param {
 			Get: s.logLevel,
 			Set: s.setLogLevel,
 		},
+		number("slowlog-log-slower-than", "slowlog-slower-than", -1, math.MaxInt64, (*command.Server).SlowerThan, (*command.Server).SetSlowerThan),
+		number("slowlog-max-len", "slowlog-max-len", 0, command.MaxSlowLog,
+			func(c *command.Server) int64 { return int64(c.SlowLog()) }, func(c *command.Server, n int64) { c.SetSlowLog(int(n)) }),
+		number("latency-monitor-threshold", "latency-threshold", 0, math.MaxInt64, (*command.Server).LatencyThreshold, (*command.Server).SetLatencyThreshold),
 		fixed("enable-debug-command", "enable-debug-command", func() string { return yesNo(s.cfg.Debug) }),
 		fixed("dbfilename", "", func() string { return s.cfg.File }),
 		always("databases", strconv.Itoa(engine.Databases)),

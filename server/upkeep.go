@@ -15,19 +15,32 @@ const (
 // clock without a word.
 const clockTolerance = 5 * time.Second
 
+// flushEvery is after how many rounds the last flush is looked at: there is
+// seldom more than one in that time.
+const flushEvery = 10
+
 // upkeep is the goroutine of what has to happen now and then: it forgets full
-// buckets and watches the clock.
+// buckets, watches the clock, and notes for LATENCY what took long: a sweep, a
+// flush, or a pause of the whole process, which makes a round come late.
 func (s *Server) upkeep() {
 	ticker := time.NewTicker(upkeepEvery)
 	defer ticker.Stop()
 	warned := false
-	for {
+	ended := time.Now()
+	for round := 0; ; round++ {
 		select {
 		case <-s.stop:
 			return
 		case <-ticker.C:
 		}
+		begun := time.Now()
+		s.info.Spike("pause", begun.Sub(ended)-upkeepEvery)
 		s.sweep()
+		ended = time.Now()
+		s.info.Spike("sweep", ended.Sub(begun))
+		if round%flushEvery == 0 {
+			s.info.WatchFlush()
+		}
 		warned = s.watchClock(warned)
 	}
 }

@@ -42,6 +42,10 @@ type Config struct {
 	LogFormat string `help:"How the log on stderr is written: text or json." default:"text" placeholder:"text|json" group:"Log"`
 	LogLevel  string `help:"Least severe level that is logged: debug, info, warn or error." default:"info" placeholder:"LEVEL" group:"Log"`
 
+	SlowlogSlowerThan Duration `help:"SLOWLOG keeps commands that took so long, or longer; 0: every command. The time is of a pipeline's commands together." default:"10ms" placeholder:"DURATION" group:"Log"`
+	SlowlogMaxLen     Integer  `help:"How many entries SLOWLOG keeps; 0: none." default:"128" placeholder:"N" group:"Log"`
+	LatencyThreshold  Duration `help:"LATENCY notes commands, flushes and pauses that took so long, or longer, in whole milliseconds; 0: nothing." default:"100ms" placeholder:"DURATION" group:"Log"`
+
 	EnableDebugCommand bool     `help:"Allow DEBUG, which can freeze the clock and empty the server. For tests only." group:"Testing"`
 	DebugClock         *Integer `help:"Start with the clock frozen at this unix time in nanoseconds. For tests only." placeholder:"NS" group:"Testing"`
 }
@@ -55,6 +59,7 @@ const (
 	minMaxOutput   = 1 << 20               // the replies to what is decided at a time, and to what clients ask at a handshake, must fit
 	maxMaxClients  = server.MaxMaxClients
 	minMaxMemory   = server.MinMaxMemory
+	maxSlowlog     = server.MaxSlowLog
 	maxClock       = 1<<62 - 1 // latest instant the engine decides at, unix ns
 )
 
@@ -121,6 +126,10 @@ func (c *Config) Validate() error {
 		return bad("dir", "a folder is needed with --durability %s", c.Durability)
 	case time.Duration(c.Interval) < minInterval || time.Duration(c.Interval) > maxInterval:
 		return bad("interval", "%v is out of range: want %v to %v", c.Interval, Duration(minInterval), Duration(maxInterval))
+	case c.SlowlogMaxLen > maxSlowlog:
+		return bad("slowlog-max-len", "%d is out of range: want 0 to %d", c.SlowlogMaxLen, maxSlowlog)
+	case c.LatencyThreshold != 0 && time.Duration(c.LatencyThreshold) < time.Millisecond:
+		return bad("latency-threshold", "%v is too short: want at least 1ms, or 0 for nothing", c.LatencyThreshold)
 	case c.DebugClock != nil && *c.DebugClock > maxClock:
 		return bad("debug-clock", "%d is out of range: want unix nanoseconds, 0 to %d", *c.DebugClock, int64(maxClock))
 	}

@@ -28,6 +28,19 @@ func enoughFiles(most uint64, listeners int) error {
 	return nil
 }
 
+// clientsFit returns a sentence when most files, 0 for an unknown number, are
+// not surely enough for so many clients beside the listeners.
+func clientsFit(most uint64, clients, listeners int) error {
+	others := uint64(reservedFiles + listeners)
+	switch {
+	case most == 0 || uint64(clients)+others <= most:
+		return nil
+	case most <= others:
+		return &fewFilesError{most, others + 1}
+	}
+	return fmt.Errorf("the system lets this process open %d files only, sure to be enough for %d clients: raise the limit (ulimit -n, LimitNOFILE= of systemd) or try with %d", most, most-others, most-others)
+}
+
 // warnFiles logs when most files, 0 for an unknown number, are not enough for
 // max-clients.
 func warnFiles(most uint64, cfg *Config, log *slog.Logger) {

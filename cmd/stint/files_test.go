@@ -36,3 +36,21 @@ func TestMaxClientsThatDoNotFitAreWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+func TestMoreClientsThanFilesAreRefused(t *testing.T) {
+	for _, x := range []struct {
+		most      uint64
+		clients   int
+		listeners int
+		want      string // "": they fit
+	}{
+		{0, 1 << 20, 1, ""}, {134, 100, 2, ""}, {1<<64 - 1, 1 << 20, 3, ""},
+		{133, 100, 2, "open 133 files only, sure to be enough for 99 clients"},
+		{34, 1, 2, "at least 35 are needed"}, {33, 1, 2, "at least 35 are needed"},
+	} {
+		err := clientsFit(x.most, x.clients, x.listeners)
+		if (err != nil) != (x.want != "") || err != nil && !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%d files for %d clients and %d listeners: %v, want %q", x.most, x.clients, x.listeners, err, x.want)
+		}
+	}
+}

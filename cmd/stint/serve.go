@@ -151,6 +151,11 @@ func (st *state) begin(ctx context.Context, cfg *Config, password string, ks *en
 		LogFormat:     cfg.LogFormat,
 		Log:           log,
 		LogLevel:      level,
+
+		SlowLog:          int(cfg.SlowlogMaxLen),
+		SlowerThan:       time.Duration(cfg.SlowlogSlowerThan),
+		LatencyThreshold: time.Duration(cfg.LatencyThreshold),
+		CheckClients:     func(n int) error { return clientsFit(openFiles(), n, len(cfg.Addr)) },
 	})
 	if err != nil {
 		return nil, err

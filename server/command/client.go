@@ -25,7 +25,17 @@ var clientCommands = []Command{{
 		{
 			Name: "info", Group: "connection", Since: "0.1.0",
 			Summary: "Replies a line about the connection", Arity: 2, Flags: Fast,
-			Conn: func(c *ConnCtx) { c.W.Verbatim("txt", string(appendConn(nil, c.Conn, c.Server))+"\n") },
+			Conn: clientInfo,
+		},
+		{
+			Name: "list", Group: "connection", Since: "0.1.0", Syntax: "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | ID client-id [client-id ...]]",
+			Summary: "Replies a line about each connection, the oldest first", Arity: -2, Flags: Admin, Conn: clientList,
+		},
+		{
+			Name: "kill", Group: "connection", Since: "0.1.0",
+			Syntax:  "<ip:port | filter value> [filter value ...]",
+			Summary: "Closes the connection of an address, or all that every filter means: ID, ADDR, LADDR, TYPE, USER, MAXAGE seconds, SKIPME yes or no",
+			Arity:   -3, Flags: Admin, Conn: clientKill,
 		},
 		{
 			Name: "setname", Group: "connection", Since: "0.1.0", Syntax: "name",
@@ -71,7 +81,7 @@ var clientCommands = []Command{{
 		{
 			Name: "getredir", Group: "connection", Since: "0.1.0",
 			Summary: "Replies -1, or 0 while tracking: messages are never redirected", Arity: 2, Flags: Fast,
-			Conn: func(c *ConnCtx) { c.W.Int(redirect(c.Conn)) },
+			Conn: func(c *ConnCtx) { c.W.Int(redirect(c.Conn.Tracking)) },
 		},
 	},
 }}
@@ -117,6 +127,17 @@ func clientSetInfo(c *ConnCtx) {
 	}
 	*field = string(c.Args[3])
 	c.W.OK()
+}
+
+// clientInfo is the line of CLIENT LIST about the connection that asks.
+func clientInfo(c *ConnCtx) {
+	cl, ok := c.Server.client(c.Conn.peer, c.Conn)
+	if !ok {
+		// The transport has just closed it: nobody reads this.
+		c.W.Error(ErrInternal)
+		return
+	}
+	c.W.Verbatim("txt", string(cl.append(nil, c.Server.now()))+"\n")
 }
 
 // onOff sets the field to what the third word says.
@@ -184,15 +205,15 @@ func clientTrackingInfo(c *ConnCtx) {
 		c.W.BulkString(flag)
 	}
 	c.W.BulkString("redirect")
-	c.W.Int(redirect(c.Conn))
+	c.W.Int(redirect(c.Conn.Tracking))
 	c.W.BulkString("prefixes")
 	c.W.Array(0)
 }
 
 // redirect is the connection that messages of changes go to: 0 is this one, -1
 // says that there are none.
-func redirect(conn *Conn) int64 {
-	if conn.Tracking {
+func redirect(tracking bool) int64 {
+	if tracking {
 		return 0
 	}
 	return -1
@@ -207,58 +228,4 @@ func clientCaching(c *ConnCtx) {
 	default:
 		c.W.Error(ErrSyntax)
 	}
-}
-
-// appendConn appends the line that CLIENT INFO replies, without its end. Times
-// are in whole seconds.
-func appendConn(b []byte, conn *Conn, s *Server) []byte {
-	now := s.now()
-	text := func(name, value string) {
-		if len(b) > 0 {
-			b = append(b, ' ')
-		}
-		b = append(b, name...)
-		b = append(b, '=')
-		b = append(b, value...)
-	}
-	number := func(name string, value int64) { text(name, strconv.FormatInt(value, 10)) }
-	flags := ""
-	if conn.Tracking {
-		flags += "t"
-	}
-	if conn.NoEvict {
-		flags += "e"
-	}
-	if conn.NoTouch {
-		flags += "T"
-	}
-	if conn.Unix {
-		flags += "U"
-	}
-	if flags == "" {
-		flags = "N"
-	}
-	last := "NULL"
-	if conn.LastCmd != nil {
-		last = conn.LastCmd.full
-	}
-	number("id", int64(conn.ID))
-	text("addr", conn.Addr)
-	text("laddr", conn.LocalAddr)
-	text("name", conn.Name)
-	number("age", int64(max(0, now.Sub(conn.Created)).Seconds()))
-	number("idle", 0) // the command that asks has just arrived
-	text("flags", flags)
-	number("db", int64(conn.DB))
-	number("sub", 0)
-	number("psub", 0)
-	number("ssub", 0)
-	number("multi", -1)
-	text("cmd", last)
-	text("user", defaultUser)
-	number("redir", redirect(conn))
-	number("resp", int64(conn.Proto))
-	text("lib-name", conn.LibName)
-	text("lib-ver", conn.LibVer)
-	return b
 }

@@ -154,6 +154,8 @@ func immutable(p Param) string {
 
 func resetStat(c *ConnCtx) {
 	c.Server.Counters.reset()
+	c.Server.usage.reset()
+	c.Server.errors.reset()
 	if c.Server.ResetTraffic != nil {
 		c.Server.ResetTraffic()
 	}

@@ -1,6 +1,10 @@
 package command
 
-import "time"
+import (
+	"time"
+
+	"github.com/stint-dev/stint/server/resp"
+)
 
 // Conn is the state of one connection. Only the goroutine that drives the
 // connection's session touches it.
@@ -11,29 +15,42 @@ type Conn struct {
 	Unix      bool      // came over a unix socket
 	Created   time.Time // when it was accepted
 
-	Proto         uint8 // RESP version replies are written in
-	DB            uint8 // selected database
-	Authenticated bool  // may run every command
-	Closing       bool  // to be closed once the replies so far are sent
+	Authenticated bool // may run every command
+	Closing       bool // to be closed once the replies so far are sent
 
+	Profile
+
+	LastCmd *Command // the command run last, nil before the first
+
+	usage *usageShard // where its commands are counted
+	peer  *peer       // what others may know of it, nil before Join
+}
+
+// Profile is what a connection has chosen, and CLIENT LIST shows to others.
+type Profile struct {
 	Name    string // CLIENT SETNAME
 	LibName string // CLIENT SETINFO LIB-NAME
 	LibVer  string // CLIENT SETINFO LIB-VER
+
+	Proto uint8 // RESP version replies are written in
+	DB    uint8 // selected database
 
 	Tracking bool // CLIENT TRACKING ON OPTIN
 	NoLoop   bool // … NOLOOP
 	NoEvict  bool // CLIENT NO-EVICT ON
 	NoTouch  bool // CLIENT NO-TOUCH ON
-
-	LastCmd *Command // the command run last, nil before the first
 }
+
+// newProfile is that of a connection which has chosen nothing.
+var newProfile = Profile{Proto: resp.RESP2}
 
 // NewConn is the state of a connection just accepted: RESP2, database 0, and
 // authenticated if the server asks for no password.
 func NewConn(s *Server, id uint64, addr, local string) Conn {
 	return Conn{
 		ID: id, Addr: addr, LocalAddr: local, Created: s.now(),
-		Proto: 2, Authenticated: !s.Password.Required(),
+		Profile: newProfile, Authenticated: !s.Password.Required(),
+		usage: s.usage.shard(id),
 	}
 }
 

@@ -155,6 +155,7 @@ func TestClientInfoLine(t *testing.T) {
 	conn := newConn(s)
 	conn.Created = now.Add(-90_500_000_000)
 	conn.Unix = true
+	s.Join(conn)
 	for _, line := range []string{"CLIENT SETNAME me", "CLIENT SETINFO LIB-NAME lib", "CLIENT SETINFO LIB-VER 9.1", "CLIENT NO-EVICT ON", "CLIENT NO-TOUCH ON", "CLIENT TRACKING ON OPTIN", "SELECT 4"} {
 		call(t, s, conn, strings.Fields(line)...)
 	}

@@ -62,7 +62,7 @@ var unknownHints = func() map[string]string {
 		"(limiters run out by themselves; TTL tells when)":                                "expire pexpire expireat pexpireat persist",
 		"(THROTTLE and WINDOW decide in one command; see COMMAND LIST for what there is)": "get set setex incr incrby decr eval evalsha script fcall zadd hset",
 		"(SIGTERM stops the server and loses nothing)":                                    "shutdown",
-		"(INFO tells what the server does)":                                               "monitor slowlog latency memory object",
+		"(INFO tells what the server does)":                                               "monitor memory object",
 		"(there is one user, default; --requirepass-file sets the password)":              "acl",
 	} {
 		for _, name := range strings.Fields(names) {

@@ -38,6 +38,7 @@ func newServer() *Server {
 // newConn is a connection whose state is all different.
 func newConn(s *Server) *Conn {
 	c := NewConn(s, 7, "1.2.3.4:5", "6.7.8.9:6390")
+	s.Join(&c)
 	return &c
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,8 +34,23 @@ type Server struct {
 	Persist    Persister            // nil: nothing is saved
 	Debug      Debugger             // nil: DEBUG is refused
 
+	// ConnTraffic is what the connection of that ID has moved, and whether it
+	// is still there; nil: that is not known. Kill closes a connection and
+	// reports whether there was one; nil: none can be closed.
+	ConnTraffic func(id uint64) (ConnTraffic, bool)
+	Kill        func(id uint64) bool
+
 	// ResetTraffic sets the transports' counters to 0 for CONFIG RESETSTAT.
 	ResetTraffic func()
+
+	clients clients
+	usage   usages
+	errors  errorKinds
+	slow    slowLog
+	spikes  spikes
+
+	attending sync.Mutex
+	attention atomic.Int64 // ns plus 1 from which a batch is looked at closer; 0: none
 }
 
 // Counters count what sessions do.
@@ -62,6 +78,11 @@ type Traffic struct {
 	ProtocolErrors int64 // connections closed for what was no RESP
 	OutputClosed   int64 // connections closed because the client did not read
 	Panics         int64 // connections closed by a fault of this program
+	IdleClosed     int64 // connections closed because they were silent for too long
+	TLSClosed      int64 // connections closed because they began with a TLS handshake on a plain port
+	AcceptErrors   int64 // connections that the system could not hand over
+	HeldInput      int64 // bytes held now of commands too large for the ordinary buffer
+	HeldReplies    int64 // bytes held now of replies that clients have not taken
 }
 
 // Persister saves the keyspace.

@@ -32,6 +32,8 @@ func init() {
 		describeCommands,
 		infoCommands,
 		configCommands,
+		slowlogCommands,
+		latencyCommands,
 		adminCommands,
 		clusterCommands,
 	)

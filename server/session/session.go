@@ -78,6 +78,7 @@ func New(server *command.Server, st store.Store, info Info) *Session {
 		maxOutput: info.MaxOutput,
 	}
 	s.conn.Unix = info.Unix
+	server.Join(&s.conn)
 	return s
 }
 
@@ -125,6 +126,7 @@ func (s *Session) Authenticated() bool { return s.conn.Authenticated }
 
 // Closed tells that the connection is gone. What was collected is not run.
 func (s *Session) Closed() {
+	s.server.Leave(&s.conn)
 	if s.work != nil {
 		s.work.free()
 		s.work = nil
@@ -205,9 +207,11 @@ func (s *Session) run(w *work, out []byte) ([]byte, error) {
 		switch {
 		case item.Cmd == refused:
 			out = appendError(out, w.lines[w.line])
+			s.server.Refused(item.Args, w.lines[w.line])
 			w.line++
 		case !s.conn.Authenticated && command.At(item.Cmd).Flags&command.NoAuth == 0:
 			out = appendError(out, command.ErrNoAuth)
+			s.server.Refused(item.Args, command.ErrNoAuth)
 		case command.At(item.Cmd).Store():
 			n = s.batch(w.items[w.next:])
 			out = s.runBatch(w, w.items[w.next:w.next+n], out)
@@ -258,9 +262,12 @@ func (s *Session) batch(items []store.Request) int {
 func (s *Session) runBatch(w *work, requests []store.Request, out []byte) []byte {
 	b := &w.batch
 	b.Requests, b.Out = requests, out
+	start := command.Ticks()
+	s.conn.Begin(requests[len(requests)-1].Cmd, start)
 	if !s.store.Run(b) {
 		<-w.done
 	}
+	s.server.Observe(&s.conn, requests, start, command.Ticks())
 	return b.Out
 }
 
@@ -269,7 +276,10 @@ func (s *Session) runConn(w *work, cmd *command.Command, args [][]byte, out []by
 	s.conn.LastCmd = cmd
 	w.ctx.Conn, w.ctx.Server, w.ctx.Args = &s.conn, s.server, args
 	w.ctx.W.B, w.ctx.W.Proto = out, s.conn.Proto
+	start, before := command.Ticks(), len(out)
+	s.conn.Begin(cmd.Index(), start)
 	cmd.Conn(&w.ctx)
+	s.server.ObserveConn(&s.conn, cmd, args, w.ctx.W.B[before:], start, command.Ticks())
 	return w.ctx.W.B
 }
 
