@@ -9,8 +9,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 30s
 TESTFLAGS   ?=
 ARGS        ?=
+TARGETS     ?=
 
-.PHONY: help build run test test-slow check fuzz bench docs clean
+.PHONY: help build run test test-slow check fuzz bench docs dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +58,10 @@ bench: build ## Measure side by side with redis-server (which must be installed)
 
 docs: ## Write the generated documents: docs/commands.md, docs/configuration.md
 	go test ./cmd/stint ./server/command -run Document -count 1 -update
+
+# The same commit and version of Go give the same bytes.
+dist: ## Build the archives of a release into ./dist; TARGETS='linux/arm64 …' for others
+	go run ./cmd/stint/package/dist -version '$(VERSION)' $(if $(TARGETS),-targets '$(TARGETS)')
 
 clean: ## Remove what the other targets made, but no state
 	rm -rf bin dist
