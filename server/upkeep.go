@@ -38,6 +38,7 @@ func (s *Server) upkeep() {
 		s.sweep()
 		ended = time.Now()
 		s.info.Spike("sweep", ended.Sub(begun))
+		s.info.Sample()
 		if round%flushEvery == 0 {
 			s.info.WatchFlush()
 		}

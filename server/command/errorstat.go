@@ -45,6 +45,14 @@ func (e *errorKinds) reset() {
 	clear(e.kinds)
 }
 
+// total is how many errors were counted.
+func (e *errorKinds) total() (n int64) {
+	for _, kind := range e.list() {
+		n += kind.n
+	}
+	return n
+}
+
 // kindCount is how often errors began with a word.
 type kindCount struct {
 	word string

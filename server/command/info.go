@@ -19,19 +19,25 @@ var infoCommands = []Command{{
 }}
 
 // infoSections are the headings of INFO in order, with what stands under them.
+// Those that are asked for have one line for each command: they are shown when
+// they are named, or with all, as in Redis.
 var infoSections = []struct {
 	title string
+	asked bool
 	write func(*infoWriter, *Server)
 }{
-	{"Server", infoServer},
-	{"Clients", infoClients},
-	{"Memory", infoMemory},
-	{"Persistence", infoPersistence},
-	{"Stats", infoStats},
-	{"Replication", infoReplication},
-	{"CPU", infoCPU},
-	{"Cluster", infoCluster},
-	{"Keyspace", infoKeyspace},
+	{"Server", false, infoServer},
+	{"Clients", false, infoClients},
+	{"Memory", false, infoMemory},
+	{"Persistence", false, infoPersistence},
+	{"Stats", false, infoStats},
+	{"Replication", false, infoReplication},
+	{"CPU", false, infoCPU},
+	{"Errorstats", false, infoErrorstats},
+	{"Commandstats", true, infoCommandstats},
+	{"Latencystats", true, infoLatencystats},
+	{"Cluster", false, infoCluster},
+	{"Keyspace", false, infoKeyspace},
 }
 
 // infoWriter collects the lines of INFO.
@@ -80,16 +86,18 @@ func info(c *ConnCtx) {
 	c.W.Verbatim("txt", Info(c.Server, c.Args[1:]))
 }
 
-// Info is the text that INFO replies for the sections named, in any case; none
-// named, or one of default, all and everything, means all.
+// Info is the text that INFO replies for the sections named, in any case. all
+// and everything mean all of them; default, or none named, all but those with a
+// line for each command.
 func Info(s *Server, sections [][]byte) string {
-	all := len(sections) == 0
+	usual, all := len(sections) == 0, false
 	for _, name := range sections {
-		all = all || foldEqual(name, "default") || foldEqual(name, "all") || foldEqual(name, "everything")
+		usual = usual || foldEqual(name, "default")
+		all = all || foldEqual(name, "all") || foldEqual(name, "everything")
 	}
 	var w infoWriter
 	for _, section := range infoSections {
-		wanted := all
+		wanted := all || usual && !section.asked
 		for i := 0; !wanted && i < len(sections); i++ {
 			wanted = foldEqual(sections[i], section.title)
 		}
@@ -131,6 +139,8 @@ func infoClients(w *infoWriter, s *Server) {
 	w.line("connected_clients", t.Clients)
 	w.line("maxclients", t.MaxClients)
 	w.line("blocked_clients", 0)
+	w.line("clients_input_bytes", t.HeldInput)
+	w.line("clients_output_bytes", t.HeldReplies)
 }
 
 // Names of what the runtime measures, in bytes.
@@ -167,6 +177,7 @@ func infoMemory(w *infoWriter, s *Server) {
 	w.line("maxmemory", stats.MaxMemory)
 	w.line("maxmemory_human", humanBytes(stats.MaxMemory))
 	w.line("maxmemory_policy", "noeviction")
+	infoRuntime(w)
 }
 
 // humanBytes writes a size for people, with Redis's units.
@@ -231,6 +242,7 @@ func infoStats(w *infoWriter, s *Server) {
 	t := s.traffic()
 	w.line("total_connections_received", t.Accepted)
 	w.line("total_commands_processed", s.Counters.Commands.Load())
+	w.line("instantaneous_ops_per_sec", s.rate.perSecond())
 	w.line("total_net_input_bytes", t.BytesIn)
 	w.line("total_net_output_bytes", t.BytesOut)
 	w.line("rejected_connections", t.Rejected)
@@ -242,6 +254,12 @@ func infoStats(w *infoWriter, s *Server) {
 	w.line("acl_access_denied_auth", s.Counters.AuthFailures.Load())
 	w.line("client_output_buffer_limit_disconnections", t.OutputClosed)
 	w.line("protocol_errors", t.ProtocolErrors)
+	w.line("tls_on_plain_port_closed", t.TLSClosed)
+	w.line("idle_connections_closed", t.IdleClosed)
+	w.line("accept_errors", t.AcceptErrors)
+	w.line("total_error_replies", s.errors.total())
+	w.line("slowlog_len", s.slow.len())
+	w.line("latency_events", len(s.spikes.list()))
 	w.line("http_connections_closed", s.Counters.CrossClosed.Load())
 	w.line("connection_panics", t.Panics)
 	w.line("forgotten_units", w.keyspace(s).Forgotten)

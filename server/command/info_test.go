@@ -52,7 +52,8 @@ func TestInfoFigures(t *testing.T) {
 		"flush_count": "53", "flush_failures": "54", "flush_failing": "55", "flush_last_error": "disk  full", "state_file_bytes": "56",
 		"total_connections_received": "33", "total_commands_processed": "41", "rejected_connections": "34",
 		"total_net_input_bytes": "35", "total_net_output_bytes": "36", "protocol_errors": "37", "client_output_buffer_limit_disconnections": "38",
-		"connection_panics": "39", "acl_access_denied_auth": "42", "http_connections_closed": "43", "forgotten_units": "77",
+		"connection_panics": "39", "idle_connections_closed": "40", "tls_on_plain_port_closed": "44", "accept_errors": "45", "clients_input_bytes": "46", "clients_output_bytes": "47",
+		"total_error_replies": "0", "slowlog_len": "0", "latency_events": "0", "instantaneous_ops_per_sec": "0", "acl_access_denied_auth": "42", "http_connections_closed": "43", "forgotten_units": "77",
 		"role": "master", "connected_slaves": "0", "cluster_enabled": "0",
 		"db0": "keys=11,expires=11,avg_ttl=0", "db15": "keys=22,expires=22,avg_ttl=0",
 	} {
@@ -105,9 +106,10 @@ func TestInfoSections(t *testing.T) {
 	if counted != 1 {
 		t.Errorf("the keyspace was counted %d times, want once, and not without need", counted)
 	}
-	const all = "Server Clients Memory Persistence Stats Replication CPU Cluster Keyspace"
+	const usual = "Server Clients Memory Persistence Stats Replication CPU Errorstats Cluster Keyspace"
+	all := strings.Replace(usual, "Errorstats", "Errorstats Commandstats Latencystats", 1)
 	for _, c := range []struct{ args, want string }{
-		{"", all}, {"default", all}, {"ALL", all}, {"everything", all}, {"server default", all},
+		{"", usual}, {"default", usual}, {"ALL", all}, {"everything", all}, {"server default", usual}, {"default latencystats", strings.Replace(all, "Commandstats ", "", 1)},
 		{"server", "Server"}, {"KEYSPACE cpu", "CPU Keyspace"}, {"stats stats", "Stats"}, {"nothing", ""},
 	} {
 		if got := headings(strings.Fields(c.args)...); got != c.want {

@@ -136,6 +136,9 @@ func (s *Server) attendFrom() {
 	s.attending.Lock()
 	defer s.attending.Unlock()
 	from := s.slow.from.Load()
+	if s.SlowLog() == 0 {
+		from = 0 // nothing would be kept
+	}
 	if spike := s.spikes.from.Load(); spike > 0 && (from == 0 || spike+1 < from) {
 		from = spike + 1
 	}

@@ -29,7 +29,8 @@ func newServer() *Server {
 			return stats
 		},
 		Traffic: func() Traffic {
-			return Traffic{Clients: 31, MaxClients: 32, Accepted: 33, Rejected: 34, BytesIn: 35, BytesOut: 36, ProtocolErrors: 37, OutputClosed: 38, Panics: 39}
+			return Traffic{Clients: 31, MaxClients: 32, Accepted: 33, Rejected: 34, BytesIn: 35, BytesOut: 36, ProtocolErrors: 37, OutputClosed: 38, Panics: 39,
+				IdleClosed: 40, TLSClosed: 44, AcceptErrors: 45, HeldInput: 46, HeldReplies: 47}
 		},
 	}
 	return s

@@ -48,6 +48,7 @@ type Server struct {
 	errors  errorKinds
 	slow    slowLog
 	spikes  spikes
+	rate    rate
 
 	attending sync.Mutex
 	attention atomic.Int64 // ns plus 1 from which a batch is looked at closer; 0: none

@@ -109,12 +109,17 @@ func (l *slowLog) locked(n int) []slowEntry {
 // SetSlowLog sets how many entries are kept, 0 to MaxSlowLog. Of those there
 // are too many of, the oldest go.
 func (s *Server) SetSlowLog(most int) {
-	s.slow.mu.Lock()
-	defer s.slow.mu.Unlock()
-	kept := s.slow.locked(most)
-	s.slow.most, s.slow.entries, s.slow.next = most, nil, 0
+	s.slow.resize(most)
+	s.attendFrom()
+}
+
+func (l *slowLog) resize(most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept := l.locked(most)
+	l.most, l.entries, l.next = most, nil, 0
 	for i := len(kept) - 1; i >= 0; i-- {
-		s.slow.entries = append(s.slow.entries, kept[i])
+		l.entries = append(l.entries, kept[i])
 	}
 }
 
@@ -205,9 +210,10 @@ func secret(cmd *Command, args [][]byte, i int) bool {
 				return true
 			}
 		}
-		// The version and the names of options are the only other words that
-		// cannot be a misplaced password.
-		return i > 1 && !foldEqual(args[i], "AUTH") && !foldEqual(args[i], "SETNAME")
+		// The version and the names of options are the only words that cannot
+		// be a misplaced password.
+		version := i == 1 && len(args[i]) == 1
+		return i > 0 && !version && !foldEqual(args[i], "AUTH") && !foldEqual(args[i], "SETNAME")
 	case "config|set":
 		if i < 2 {
 			return false

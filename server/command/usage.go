@@ -113,7 +113,7 @@ func (u *usages) of(cmd int32) used {
 }
 
 // Times are kept in buckets of 1, 2, 4, 8 … ns, each cut into eight: a time is
-// known to an eighth of itself. The last bucket, from 60 s on, has all that
+// known to an eighth of itself. The last bucket, from two minutes on, has all that
 // take longer.
 const (
 	timeSub     = 8
