@@ -43,3 +43,23 @@ func TestExecutorAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }
+
+func TestObserveAllocatesNothing(t *testing.T) {
+	s := newServer()
+	s.SetSlowLog(10)
+	s.SetSlowerThan(10_000)
+	s.SetLatencyThreshold(100)
+	conn := newConn(s)
+	batch := requests(t, "EXISTS k", "EXISTS k", "THROTTLE k 1 1")
+	ping, _ := Find(split("PING"))
+	args, reply := split("PING"), []byte("+PONG\r\n")
+	n := testing.AllocsPerRun(1000, func() {
+		start := Ticks()
+		conn.Begin(batch[2].Cmd, start)
+		s.Observe(conn, batch, start, start+1000)
+		s.ObserveConn(conn, ping, args, reply, start, start+1000)
+	})
+	if n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}

@@ -157,7 +157,8 @@ func clientKill(c *ConnCtx) {
 	c.W.Int(c.kill(&f))
 }
 
-// kill closes the connections that the filter means and returns how many.
+// kill closes the connections that the filter means and returns how many. One
+// that is still about to end since an earlier call does not count again.
 func (c *ConnCtx) kill(f *clientFilter) (n int64) {
 	now := c.Server.now()
 	for _, p := range c.Server.clients.list() {
@@ -166,7 +167,7 @@ func (c *ConnCtx) kill(f *clientFilter) (n int64) {
 		case p == c.Conn.peer:
 			c.Conn.Closing = true
 			n++
-		case c.Server.Kill != nil && c.Server.Kill(p.id):
+		case c.Server.Kill != nil && p.killed.CompareAndSwap(false, true) && c.Server.Kill(p.id):
 			n++
 		}
 	}

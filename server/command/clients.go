@@ -22,6 +22,7 @@ type peer struct {
 
 	last    atomic.Uint64           // Begin's: ms of Ticks, and the command's index plus 1; 0: none yet
 	profile atomic.Pointer[Profile] // nil: as after NewConn
+	killed  atomic.Bool             // by CLIENT KILL: it is about to leave
 }
 
 // lastBits is how many bits of peer.last the index of a command takes.
@@ -95,7 +96,7 @@ func (p *peer) lastRun(ticks int64, now time.Time) (*Command, time.Duration) {
 	if last == 0 {
 		return nil, max(0, now.Sub(p.created))
 	}
-	began := int64(last>>lastBits) * 1e6
+	began := int64(last) >> lastBits * 1e6
 	return commands.all[last&(1<<lastBits-1)-1], time.Duration(max(0, ticks-began))
 }
 
