@@ -49,6 +49,9 @@ type conn struct {
 // serve is the connection's goroutine.
 func (c *conn) serve() {
 	defer c.leave()
+	if !c.secure() {
+		return
+	}
 	c.sess = c.s.o.NewSession(c.info)
 	c.buf = make([]byte, bufSmall)
 	for !c.s.draining.Load() {

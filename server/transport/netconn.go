@@ -40,6 +40,9 @@ type Server struct {
 	tlsLogged atomic.Int64 // ns since made, when a TLS handshake was last logged; 0: never
 	made      time.Time
 
+	tlsFailed       atomic.Uint64
+	tlsFailedLogged atomic.Int64 // as tlsLogged, of a handshake that failed
+
 	mu        sync.Mutex // guards what follows; never held while anything waits
 	watching  bool
 	lastID    uint64
@@ -152,6 +155,7 @@ func (s *Server) welcome(nc net.Conn) {
 		s.lastID++
 		c.info = ConnInfo{ID: s.lastID, Remote: nc.RemoteAddr(), Local: nc.LocalAddr(), Kill: c.kill}
 		_, c.info.Unix = c.info.Local.(*net.UnixAddr)
+		_, c.info.TLS = nc.(*tlsConn)
 		s.conns[c.info.ID] = c
 		s.wg.Go(c.serve)
 		s.mu.Unlock()
@@ -172,8 +176,13 @@ func (s *Server) welcome(nc net.Conn) {
 }
 
 // turnAway tells a client why it is not let in and closes the connection. A
-// socket that has just been opened takes a line without waiting.
+// socket that has just been opened takes a line without waiting. Over TLS the
+// client has to do its part first, which without care is not waited for.
 func turnAway(nc net.Conn, refusal string, careful bool) {
+	if t, ok := nc.(*tlsConn); ok && (!careful || t.handshake(lingerFor) != nil) {
+		_ = nc.Close()
+		return
+	}
 	w := resp.Writer{}
 	w.Error(refusal)
 	_ = nc.SetWriteDeadline(time.Now().Add(lingerFor))
@@ -308,6 +317,7 @@ func (s *Server) Stats() Stats {
 		IdleClosed:     s.idleClosed.Load(),
 		SlowClosed:     s.slowClosed.Load(),
 		TLSClosed:      s.tlsClosed.Load(),
+		TLSFailed:      s.tlsFailed.Load(),
 		Held:           s.held.Load(),
 		HeldReplies:    s.heldReplies.Load(),
 	}
@@ -322,7 +332,7 @@ func (s *Server) countTLS(id uint64, remote net.Addr) {
 	if last != 0 && now-last < int64(tlsLogEvery) || !s.tlsLogged.CompareAndSwap(last, now) {
 		return
 	}
-	s.o.Log.Info("a client speaks TLS, which this server does not: it has to connect without; the connection is closed",
+	s.o.Log.Info("a client speaks TLS, which this address does not: it has to connect without, or to an address that was given as tls:host:port; the connection is closed",
 		"id", id, "client", remote, "closed_so_far", n)
 }
 

@@ -57,6 +57,7 @@ type ConnInfo struct {
 	Remote net.Addr
 	Local  net.Addr
 	Unix   bool // a unix socket: its file's mode has said who may connect
+	TLS    bool // over TLS; the handshake is done
 
 	// Kill closes the connection at once, also in the middle of a reply. It
 	// may be called from any goroutine, any number of times.
@@ -192,6 +193,7 @@ type Stats struct {
 	IdleClosed     uint64 // closed by IdleTimeout or StallTimeout
 	SlowClosed     uint64 // closed by WriteTimeout, MaxOutput, MaxInput or MaxReplies
 	TLSClosed      uint64 // protocol errors that were TLS handshakes
+	TLSFailed      uint64 // connections closed because their TLS handshake failed
 	Held           int64  // bytes held now of commands too large for the ordinary buffer
 	HeldReplies    int64  // the same of replies
 }
