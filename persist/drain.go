@@ -13,8 +13,9 @@ const (
 	chunkBytes = 256 << 10
 	// batchBytes is how much one transaction writes. A tick with more takes
 	// several, and counts with the last of them, so that memory stays bounded
-	// however many keys have changed.
-	batchBytes = 8 << 20
+	// however many keys have changed. More would be fewer syncs of the disk, and
+	// longer bursts of work beside the decisions.
+	batchBytes = 2 << 20
 	// compactFrom is how many bytes of deltas are worth a new base, however
 	// small that is: replaying them takes a fraction of a second.
 	compactFrom = 64 << 20
@@ -27,6 +28,9 @@ type batch struct {
 }
 
 func (b *batch) chunks() [][]byte { return b.bufs[:b.n] }
+
+// drop lets go of the memory, too.
+func (b *batch) drop() { *b = batch{} }
 
 func (b *batch) reset() {
 	for i, buf := range b.bufs[:b.n] {
@@ -43,7 +47,8 @@ func (b *batch) fill(from dump, p chunkPlace, sequence uint64, o *Options) (more
 	var blank [chunkHeader]byte
 	for size := 0; size < o.batch; b.n++ {
 		if b.n == len(b.bufs) {
-			b.bufs = append(b.bufs, nil)
+			// A little more than a chunk: it ends with the change that fills it.
+			b.bufs = append(b.bufs, make([]byte, 0, chunkHeader+o.chunk+o.chunk/16))
 		}
 		buf := append(b.bufs[b.n][:0], blank[:]...)
 		buf, more = from.Append(buf, chunkHeader+o.chunk)
@@ -90,6 +95,8 @@ type drain struct {
 	dmore bool  // the dump has more
 	dwork batch // drawn from the dump, not written
 	base  group // what of it is written
+
+	litter garbage
 
 	wrote uint64 // bytes of chunks, since the flush began
 	idle  bool   // it had nothing to write
@@ -184,6 +191,21 @@ func (d *drain) present() error {
 	return nil
 }
 
+// settle gives memory back after much was written. It is called between
+// flushes.
+func (d *drain) settle() {
+	if d.work.n+d.dwork.n > 0 || d.dumping() {
+		return // more is to come
+	}
+	if d.litter.all >= leastGarbage {
+		d.work.drop()
+		d.dwork.drop()
+	}
+	if d.litter.giveBack() {
+		d.st.forget()
+	}
+}
+
 // missing counts everything as unsaved if an error says that the file is gone
 // or another.
 func (d *drain) missing(err error) error {
@@ -243,6 +265,7 @@ func (d *drain) tick() error {
 			d.idle = false
 		}
 		d.work.reset()
+		d.litter.add(int64(era.bytes - d.era.bytes))
 		d.wrote += era.bytes - d.era.bytes
 		d.era = era
 		if !last {
@@ -322,6 +345,7 @@ func (d *drain) dumpStep() error {
 		}
 	}
 	d.dwork.reset()
+	d.litter.add(int64(base.bytes - d.base.bytes))
 	d.base = base
 	return nil
 }

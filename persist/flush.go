@@ -150,6 +150,7 @@ func (f *Flusher) flush() error {
 	for _, w := range waiters {
 		w <- err
 	}
+	f.job.settle()
 	return err
 }
 
