@@ -9,12 +9,13 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 30s
 TESTFLAGS   ?=
 ARGS        ?=
+REF         ?= HEAD
 TARGETS     ?=
 
 .PHONY: help build run test test-slow check fuzz bench docs dist clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build ./bin/stint
 	@mkdir -p bin
@@ -53,8 +54,17 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s) each
 	  done; \
 	done
 
-bench: build ## Measure side by side with redis-server (which must be installed)
+bench: ## Measure all goals side by side with redis-server (which must be installed), about 15 minutes
 	go run ./bench $(ARGS)
+
+bench-check: ## Say goal, figure and, where it is missed, the reason, of the newest result
+	go run ./bench check $(ARGS)
+
+bench-compare: ## Measure the server here beside that of another commit: REF=main
+	go run ./bench compare -ref $(REF) $(ARGS)
+
+soak: ## Full load for 10 minutes, to see what grows; ARGS='-d 1h' for longer
+	go run ./bench soak $(ARGS)
 
 docs: ## Write the generated documents: docs/commands.md, docs/configuration.md
 	go test ./cmd/stint ./server/command -run Document -count 1 -update

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"flag"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stint-dev/stint/bench/internal/alone"
 	"github.com/stint-dev/stint/bench/internal/load"
 )
 
@@ -60,24 +58,34 @@ func TestBenchmarkOutputIsReadByColumnName(t *testing.T) {
 
 func TestShortRunKeepsWhatWasAskedFor(t *testing.T) {
 	var said bytes.Buffer
-	o, err := parseOptions([]string{"-short", "-rounds", "2", "-P", "4,8", "-subjects", "redis-incr"}, &said)
+	o, err := parseOptions([]string{"-short", "-rounds", "2", "-P", "4,8", "-subjects", "redis-incr", "-only", "memory,idle", "-flags", "--a b --c"}, &said)
 	if err != nil {
 		t.Fatal(err, said.String())
 	}
 	if o.Rounds != 2 || !slices.Equal(o.Pipelines, []int{4, 8}) || o.Duration > time.Second || o.Name != "" || !slices.Equal(o.Subjects, []string{redisIncr}) {
 		t.Errorf("%+v", o)
 	}
+	if !o.has(partIdle) || o.has(partWire) || !slices.Equal(o.ServerFlags, []string{"--a", "b", "--c"}) || o.Chart != "" || o.ManyKeys > 1e6 {
+		t.Errorf("%+v", o)
+	}
 	if o, err = parseOptions([]string{"-short", "-name", "try"}, &said); err != nil || o.Name != "try" {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if o, err = parseOptions(nil, &said); err != nil || o.Rounds < 5 || o.Duration < 2*time.Second || o.Name == "" || len(o.Subjects) != 4 || !slices.Equal(o.Pipelines, []int{1, 16, 64}) {
+	if o, err = parseOptions(nil, &said); err != nil || o.Rounds < 5 || o.Duration < 2*time.Second || o.Name == "" || len(o.Subjects) != 4 || len(o.Parts) != len(allParts) || !slices.Equal(o.Pipelines, []int{1, 16, 64}) {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
 
 func TestWrongArgumentsAreNamed(t *testing.T) {
 	for _, tc := range []struct{ args, want string }{
-		{"-parts wire,lunch", `"lunch"`},
+		{"-only wire,lunch", `"lunch"`},
+		{"-refusals 101", `"101"`},
+		{"-memory-keys 2,1", "must rise"},
+		{"-zipf 0", "zipf"},
+		{"-rate -1", "rate"},
+		{"-limit 0", "limit"},
+		{"check wire", `"wire" is no flag`},
+		{"chart wire", `"wire" is no flag`},
 		{"-subjects memcached", `"memcached"`},
 		{"-P 1,x", `"x"`},
 		{"-P 0", `"0"`},
@@ -126,89 +134,12 @@ func TestRefusalsAreRecognisedByCommand(t *testing.T) {
 		if key := strings.ReplaceAll(key, load.Placeholder, "000000000000"); len(key) != 14 {
 			t.Errorf("%s: keys of %d bytes", s.name, len(key))
 		}
+		if (s.spend == nil) != (s.name == redisIncr) || s.spend != nil && (!slices.Contains(s.spend("sha", 1), key) || slices.Equal(s.spend("sha", 1), s.spend("sha", 2))) {
+			t.Errorf("%s spends no units of a key", s.name)
+		}
 		if !slices.Contains(s.command("sha"), key) || !slices.Contains(s.fill("sha"), key) {
 			t.Errorf("%s sends no key", s.name)
 		}
-	}
-}
-
-// fixed is a run with known figures: stint twice as fast as the script with a
-// third of its CPU, and half as fast as INCR.
-func fixed() (*options, *measured) {
-	o := &options{Rounds: 2, Conns: 50, Keys: 100, EngineKeys: 1000, Pipelines: []int{1}, Subjects: subjectNames(), Duration: time.Second}
-	at := func(rate, cpu float64) *series {
-		return &series{rate: []float64{rate, rate * 1.5}, cpu: []float64{cpu, cpu}, p50: []float64{10, 10}, p99: []float64{20, 20}, refused: []float64{0.25, 0.25}}
-	}
-	return o, &measured{
-		wire: table{
-			cell{ownGenerator, redisLua, 1}:      at(1000, 9),
-			cell{ownGenerator, redisIncr, 1}:     at(4000, 2),
-			cell{ownGenerator, stintNone, 1}:     at(2000, 3),
-			cell{ownGenerator, stintInterval, 1}: at(1900, 3.5),
-		},
-		memory: []memoryFigure{{redisLua, 100, 1e6, 2e6, 161}, {stintNone, 100, 1e6, 2e6, 64}, {stintInterval, 100, 1e6, 2e6, 64.1}},
-		engine: []alone.Figures{{MapLookup: 200, RandomKeys: 210, HotKeys: 60}, {MapLookup: 200, RandomKeys: 190, HotKeys: 60}, {MapLookup: 200, RandomKeys: 180, HotKeys: 60}},
-	}
-}
-
-func TestGoalsAreJudgedInTheRightDirection(t *testing.T) {
-	o, m := fixed()
-	want := map[string]bool{
-		"throughput × Redis with the Lua bucket, -P 1, our generator": true,  // 2 ≥ 1.4
-		"server CPU × Redis with the Lua bucket, -P 1, our generator": true,  // 0.33 ≤ 0.6
-		"throughput × Redis INCR, -P 1, our generator":                false, // 0.5 < 0.9
-		"server CPU × Redis INCR, -P 1, our generator":                false, // 1.5 > 1.11
-		"throughput, durability interval × none, -P 1, our generator": true,  // 0.95 ≥ 0.9
-		"memory a bucket, stint-none, 100 buckets":                    true,
-		"memory a bucket, stint-interval, 100 buckets":                false,
-		"engine, 1000 random keys × a plain map lookup":               true, // median 0.95
-		"engine, 1,000 hot keys":                                      true,
-		"engine, allocations a decision":                              true,
-	}
-	list := goals(o, m)
-	if len(list) != len(want) {
-		t.Errorf("%d goals, want %d", len(list), len(want))
-	}
-	for _, g := range list {
-		met, known := want[g.what]
-		if !known || g.met() != met {
-			t.Errorf("%q is met: %v (%+v)", g.what, g.met(), g)
-		}
-	}
-}
-
-func TestReportShowsMachineCommandAndRatios(t *testing.T) {
-	o, m := fixed()
-	o.Command = []string{"-rounds", "2"}
-	text := report(o, machine{cpu: "Abacus 3", cores: 2, kernel: "6.1", goes: "go1", redis: "Redis 7", stint: "commit abc"}, time.Date(2001, 2, 3, 4, 5, 0, 0, time.UTC), m)
-	for _, want := range []string{
-		"go run ./bench -rounds 2\n", "2001-02-03 04:05 UTC", "Abacus 3, 2 cores", "Redis 7", "commit abc",
-		"| 1 | stint, durability none | 2500 (2000–3000) | 3.00 | 10 | 20 | 2.00, 0.33 | 0.50, 1.50 | 25.0 % |",
-		"| 1 | Redis, token bucket in Lua | 1250 (1000–1500) | 9.00 | 10 | 20 | 1.00, 1.00 | 0.25, 4.50 | 25.0 % |",
-		"| stint, durability none | 100 | 1.0 | 2.0 | 64.0 |",
-		"| decision, 1000 random keys | 190 (180–210) |",
-		"| memory a bucket, stint-interval, 100 buckets | ≤ 64 bytes | 64.1 bytes | missed |",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the report lacks %q:\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, "short run") || strings.Contains(text, "wire, redis-benchmark") {
-		t.Errorf("the report says what was not so:\n%s", text)
-	}
-}
-
-func TestStoredResultsAreNeverOverwritten(t *testing.T) {
-	dir := t.TempDir() + "/new"
-	for i, want := range []string{"2001-02-03-x.md", "2001-02-03-x-2.md", "2001-02-03-x-3.md"} {
-		text := strings.Repeat("r", i+1)
-		path, err := store(dir, "2001-02-03", "x", text)
-		if err != nil || path != dir+"/"+want {
-			t.Fatalf("%q, %v", path, err)
-		}
-	}
-	if text, err := os.ReadFile(dir + "/2001-02-03-x.md"); err != nil || string(text) != "r" {
-		t.Fatalf("the first result is %q, %v", text, err)
 	}
 }
 

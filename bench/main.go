@@ -1,8 +1,13 @@
 // Command bench measures stint side by side with Redis, in one run on one
 // machine.
 //
-//	go run ./bench                 the whole table, stored in bench/results
-//	go run ./bench -short          the same in seconds: to see that it works
+//	go run ./bench                   the whole table, stored in bench/results, with a chart
+//	go run ./bench -short            the same in seconds: to see that it works
+//	go run ./bench -only memory,idle parts of it
+//	go run ./bench check             goal, figure and reason of the newest result
+//	go run ./bench chart             its chart once more
+//	go run ./bench compare -ref main the server of another commit beside the one here
+//	go run ./bench soak -d 10m       full load for a long time: what grows?
 //	go run ./bench load -addr 127.0.0.1:6390 -P 16 THROTTLE k:__rand_int__ 10 20 1
 //
 // It starts redis-server and stint itself, each with a folder of its own, and
@@ -44,8 +49,15 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
-	if len(args) > 0 && args[0] == "load" {
-		return runLoad(ctx, args[1:], out, progress)
+	if len(args) > 0 {
+		switch args[0] {
+		case "load":
+			return runLoad(ctx, args[1:], out, progress)
+		case "check":
+			return runCheck(args[1:], out, progress)
+		case "chart":
+			return runChart(args[1:], progress)
+		}
 	}
 	o, err := parseOptions(args, progress)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,32 +42,48 @@ type subject struct {
 	command func(sha string) []string
 	// fill is the same with a limit that leaves every bucket live for an hour.
 	fill func(sha string) []string
+	// spend takes a number of spendable units from a bucket that gets none
+	// back while anything is measured; nil where there are no limits.
+	spend func(sha string, cost int) []string
 }
+
+// spendable is the capacity of the buckets of spend. A bucket whose units were
+// all taken refuses; any other admits for a whole run.
+const spendable = 1_000_000
+
+// maxClients leaves room for the connections beside the idle ones.
+const maxClients = 15_000
 
 // The key is 14 bytes long once it is filled in.
 const key = "k:" + load.Placeholder
 
 func subjects() []subject {
 	redisServer := func(binary, host, port, dir string) []string {
-		return []string{binary, "--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no"}
+		return []string{binary, "--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no", "--maxclients", strconv.Itoa(maxClients)}
 	}
 	stintServer := func(durability string) func(binary, host, port, dir string) []string {
 		return func(binary, host, port, dir string) []string {
-			return []string{binary, "--addr", host + ":" + port, "--dir", filepath.Join(dir, "data"), "--durability", durability}
+			return []string{binary, "--addr", host + ":" + port, "--dir", filepath.Join(dir, "data"), "--durability", durability, "--max-clients", strconv.Itoa(maxClients)}
 		}
 	}
 	throttle := func(string) []string { return []string{"THROTTLE", key, "10", "20", "1"} }
 	throttleSlow := func(string) []string { return []string{"THROTTLE", key, "10", "1/h", "1"} }
+	spend := func(_ string, cost int) []string {
+		return []string{"THROTTLE", key, strconv.Itoa(spendable), "1/h", strconv.Itoa(cost)}
+	}
 	incr := func(string) []string { return []string{"INCR", key} }
 	return []subject{
 		{
 			name: redisLua, title: "Redis, token bucket in Lua", redis: true, server: redisServer,
 			command: func(sha string) []string { return []string{"EVALSHA", sha, "1", key, "10", "20", "1000000", "1"} },
 			fill:    func(sha string) []string { return []string{"EVALSHA", sha, "1", key, "10", "1", "3600000000", "1"} },
+			spend: func(sha string, cost int) []string {
+				return []string{"EVALSHA", sha, "1", key, strconv.Itoa(spendable), "1", "3600000000", strconv.Itoa(cost)}
+			},
 		},
 		{name: redisIncr, title: "Redis, INCR", redis: true, server: redisServer, command: incr, fill: incr},
-		{name: stintNone, title: "stint, durability none", server: stintServer("none"), command: throttle, fill: throttleSlow},
-		{name: stintInterval, title: "stint, durability interval", server: stintServer("interval"), command: throttle, fill: throttleSlow},
+		{name: stintNone, title: "stint, durability none", server: stintServer("none"), command: throttle, fill: throttleSlow, spend: spend},
+		{name: stintInterval, title: "stint, durability interval", server: stintServer("interval"), command: throttle, fill: throttleSlow, spend: spend},
 	}
 }
 
@@ -81,14 +99,15 @@ func subjectNames() []string {
 // built for the run.
 type binaries struct {
 	redis, stint string
-	benchmark    string // redis-benchmark, empty if not installed
+	benchmark    string   // redis-benchmark, empty if not installed
+	flags        []string // more of them for stint
 	remove       func()
 }
 
 const installRedis = "install it (Debian, Ubuntu: apt-get install redis-server redis-tools; macOS: brew install redis), or measure without it: -subjects " + stintNone + "," + stintInterval
 
 func findBinaries(ctx context.Context, o *options) (*binaries, error) {
-	b := &binaries{remove: func() {}}
+	b := &binaries{remove: func() {}, flags: o.ServerFlags}
 	needRedis, needStint := false, false
 	for _, s := range o.chosenSubjects() {
 		needRedis = needRedis || s.redis
@@ -122,21 +141,32 @@ func findBinaries(ctx context.Context, o *options) (*binaries, error) {
 	}
 	b.remove = func() { _ = os.RemoveAll(dir) }
 	b.stint = filepath.Join(dir, "stint")
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.stint, "github.com/stint-dev/stint/cmd/stint")
-	if said, err := build.CombinedOutput(); err != nil {
+	if err := buildStint(ctx, ".", b.stint); err != nil {
 		b.remove()
-		return nil, errors.Join(fmt.Errorf("stint cannot be built: %w: %s", err, strings.TrimSpace(string(said))), ctx.Err())
+		return nil, err
 	}
 	return b, nil
 }
 
-func (o *options) chosenSubjects() []subject {
+// buildStint builds the server of the source tree that has folder within.
+func buildStint(ctx context.Context, folder, binary string) error {
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", binary, "github.com/stint-dev/stint/cmd/stint")
+	build.Dir = folder
+	if said, err := build.CombinedOutput(); err != nil {
+		return errors.Join(fmt.Errorf("stint cannot be built: %w: %s", err, strings.TrimSpace(string(said))), ctx.Err())
+	}
+	return nil
+}
+
+func (o *options) chosenSubjects() []subject { return o.chosenOf(subjectNames()...) }
+
+// chosenOf are the subjects of these names that are to be measured at all, in
+// the order of the table.
+func (o *options) chosenOf(names ...string) []subject {
 	var list []subject
 	for _, s := range subjects() {
-		for _, name := range o.Subjects {
-			if s.name == name {
-				list = append(list, s)
-			}
+		if slices.Contains(names, s.name) && slices.Contains(o.Subjects, s.name) {
+			list = append(list, s)
 		}
 	}
 	return list
@@ -149,12 +179,17 @@ type runningSubject struct {
 	sha string
 }
 
-func start(ctx context.Context, s subject, b *binaries) (*runningSubject, error) {
+// start starts a subject's server; more are flags for it.
+func start(ctx context.Context, s subject, b *binaries, more ...string) (*runningSubject, error) {
 	binary := b.stint
 	if s.redis {
 		binary = b.redis
+	} else {
+		more = slices.Concat(b.flags, more)
 	}
-	server, err := proc.Start(ctx, s.name, func(host, port, dir string) []string { return s.server(binary, host, port, dir) })
+	server, err := proc.Start(ctx, s.name, func(host, port, dir string) []string {
+		return append(s.server(binary, host, port, dir), more...)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -176,4 +211,47 @@ func (r *runningSubject) ask(command string, args ...any) (any, error) {
 	}
 	defer conn.Close()
 	return conn.Do(command, args...)
+}
+
+// info is one field of INFO as a number.
+func (r *runningSubject) info(section, field string) (float64, error) {
+	text, err := redis.String(r.ask("INFO", section))
+	if err != nil {
+		return 0, fmt.Errorf("INFO %s of %s: %w", section, r.name, err)
+	}
+	value := fieldOf(text, field, "")
+	v, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return 0, fmt.Errorf("INFO %s of %s has no number %s: %q", section, r.name, field, value)
+	}
+	return v, nil
+}
+
+// live is how many keys hold something.
+func (r *runningSubject) live() (int64, error) {
+	n, err := redis.Int64(r.ask("DBSIZE"))
+	if err != nil {
+		return 0, fmt.Errorf("the number of live keys of %s is not known: %w", r.name, err)
+	}
+	return n, nil
+}
+
+// put runs a command once for each of some keys, as fast as it goes, over few
+// connections: their buffers are not what is measured.
+func (r *runningSubject) put(ctx context.Context, command []string, first, keys int64) error {
+	_, err := load.Run(ctx, load.Config{
+		Addr: r.Addr, Command: command, Conns: 4, Pipeline: 64, Loops: 1,
+		First: first, Keys: keys, Sequential: true, Requests: keys,
+	})
+	return err
+}
+
+// wait waits, or returns ctx's error if it is done before.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

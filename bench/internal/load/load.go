@@ -104,6 +104,15 @@ func (r *Result) Rate() float64 { return float64(r.Requests) / r.Elapsed.Seconds
 // RefusedShare is the share of refusals, 0 to 1.
 func (r *Result) RefusedShare() float64 { return float64(r.Refused) / float64(max(r.Requests, 1)) }
 
+// Add adds another run to this one: requests and time to the sums, latencies to
+// the same percentiles.
+func (r *Result) Add(other *Result) {
+	r.Requests += other.Requests
+	r.Refused += other.Refused
+	r.Elapsed += other.Elapsed
+	r.latency.Merge(other.latency)
+}
+
 // Latency is the given percentile (0 to 100). In a closed loop it is of the
 // round trips: the time from sending a pipeline to having its last reply. In an
 // open loop it is from the instant a request was to be sent to having its reply.

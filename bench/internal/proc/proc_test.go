@@ -123,3 +123,55 @@ func TestStopLeavesNoProcessAndNoFolder(t *testing.T) {
 		t.Fatalf("the folder is still there: %v", err)
 	}
 }
+
+// The script in the place of a server says each time it starts how often it
+// did, and answers nothing: so the second start is seen, and fails as one that
+// does not answer.
+func TestRestartUsesTheSameFolderAndCommand(t *testing.T) {
+	s := &Server{Name: "sleeper", ended: make(chan struct{}), dir: t.TempDir()}
+	marks := s.dir + "/starts"
+	if err := s.start(func(_, _, dir string) []string {
+		return []string{"sh", "-c", "echo up >> " + dir + "/starts; exec sleep 60"}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Kill()
+	starts := func() int {
+		text, _ := os.ReadFile(marks)
+		return strings.Count(string(text), "up")
+	}
+	for deadline := time.Now().Add(10 * time.Second); starts() < 1; {
+		if time.Now().After(deadline) {
+			t.Fatal("it never started")
+		}
+	}
+	first := s.Pid()
+	_, _, err := s.Restart(context.Background(), time.Second)
+	if err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Fatalf("restarted into silence: %v", err)
+	}
+	if s.Pid() == first || starts() != 2 || syscall.Kill(first, 0) == nil {
+		t.Fatalf("process %d after %d, %d starts", s.Pid(), first, starts())
+	}
+}
+
+func TestFilesAreCounted(t *testing.T) {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		if _, err := Files(os.Getpid()); err == nil {
+			t.Fatal("open files without /proc")
+		}
+		return
+	}
+	before, err := Files(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if after, err := Files(os.Getpid()); err != nil || after != before+1 {
+		t.Fatalf("%d files with one more than %d, %v", after, before, err)
+	}
+}

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// startWithin is how long a server with nothing to load may take to answer.
+const startWithin = 10 * time.Second
+
 // Server is a server process that this program started. Stop must be called.
 type Server struct {
 	Name    string
@@ -20,6 +23,7 @@ type Server struct {
 	process *os.Process
 	ended   chan struct{} // closed when the process is gone
 	dir     string        // its own folder: data and log
+	args    []string      // its command line
 }
 
 // Pid is the server's process id.
@@ -38,7 +42,7 @@ func Start(ctx context.Context, name string, command func(host, port, dir string
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("%s did not start: %w", name, err)
 	}
-	if err := s.awaitPong(ctx); err != nil {
+	if err := s.awaitPong(ctx, startWithin); err != nil {
 		said := s.lastWords()
 		s.Stop()
 		return nil, fmt.Errorf("%s did not come up: %w%s", name, err, said)
@@ -52,13 +56,18 @@ func (s *Server) start(command func(host, port, dir string) []string) error {
 		return err
 	}
 	s.Addr = net.JoinHostPort("127.0.0.1", port)
-	args := command("127.0.0.1", port, s.dir)
+	s.args = command("127.0.0.1", port, s.dir)
+	return s.launch()
+}
+
+// launch starts the process by its command line.
+func (s *Server) launch() error {
 	log, err := os.Create(filepath.Join(s.dir, "output.log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the child has its own
-	cmd := exec.Command(args[0], args[1:]...)
+	cmd := exec.Command(s.args[0], s.args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = s.dir
 	cmd.SysProcAttr = attributes()
@@ -66,6 +75,7 @@ func (s *Server) start(command func(host, port, dir string) []string) error {
 	// The system ends the child when the thread that started it ends (see
 	// attributes), so that thread is kept until the child is gone.
 	started := make(chan error, 1)
+	ended := s.ended
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -74,17 +84,17 @@ func (s *Server) start(command func(host, port, dir string) []string) error {
 		started <- err
 		if err == nil {
 			_ = cmd.Wait() // how it ended is said by its log
-			close(s.ended)
+			close(ended)
 		}
 	}()
 	return <-started
 }
 
-// awaitPong asks until the server answers, 10 s at most.
-func (s *Server) awaitPong(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+// awaitPong asks until the server answers, for as long as is given.
+func (s *Server) awaitPong(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	retry := time.NewTicker(20 * time.Millisecond)
+	retry := time.NewTicker(10 * time.Millisecond)
 	defer retry.Stop()
 	for {
 		if ping(s.Addr) {
@@ -94,7 +104,7 @@ func (s *Server) awaitPong(ctx context.Context) error {
 		case <-s.ended:
 			return fmt.Errorf("it ended at once")
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("it does not answer: %w", ctx.Err())
 		case <-retry.C:
 		}
 	}
@@ -133,11 +143,49 @@ func (s *Server) Stop() {
 	_ = s.process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.ended:
+		_ = os.RemoveAll(s.dir)
 	case <-time.After(10 * time.Second):
-		_ = s.process.Kill()
-		<-s.ended
+		s.Kill()
 	}
+}
+
+// Kill is Stop without kindness, for a server whose state nobody wants any
+// more: to save millions of keys takes its time.
+func (s *Server) Kill() {
+	_ = s.process.Kill()
+	<-s.ended
 	_ = os.RemoveAll(s.dir)
+}
+
+// Restart stops the server and starts it again with the same command line and
+// folder. It returns how long it took to stop, from the signal to the end of
+// the process, and to answer again, from the start of the new process to its
+// first PONG. Each may take as long as within. After an error Stop or Kill is
+// still to be called.
+func (s *Server) Restart(ctx context.Context, within time.Duration) (stopped, ready time.Duration, err error) {
+	begin := time.Now()
+	if err := s.process.Signal(syscall.SIGTERM); err != nil {
+		return 0, 0, fmt.Errorf("%s is not there to be restarted: %w", s.Name, err)
+	}
+	select {
+	case <-s.ended:
+	case <-time.After(within):
+		return 0, 0, fmt.Errorf("%s did not stop within %v%s", s.Name, within, s.lastWords())
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+	stopped, begin = time.Since(begin), time.Now()
+	old := s.process
+	s.ended = make(chan struct{})
+	if err := s.launch(); err != nil {
+		s.process = old
+		close(s.ended)
+		return 0, 0, fmt.Errorf("%s did not start again: %w", s.Name, err)
+	}
+	if err := s.awaitPong(ctx, within); err != nil {
+		return 0, 0, fmt.Errorf("%s did not come up again: %w%s", s.Name, err, s.lastWords())
+	}
+	return stopped, time.Since(begin), nil
 }
 
 // freePort finds a port on loopback that nobody listens on. Somebody may take

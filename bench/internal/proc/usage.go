@@ -68,3 +68,12 @@ func parseStatm(text []byte, page int64) (int64, error) {
 	}
 	return pages * page, nil
 }
+
+// Files is how many descriptors the process has open.
+func Files(pid int) (int, error) {
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return 0, fmt.Errorf("the open files of a server are not known: %w", err)
+	}
+	return len(list), nil
+}
