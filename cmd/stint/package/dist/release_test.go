@@ -53,7 +53,7 @@ func TestARelease(t *testing.T) {
 	_, contents := unpack(t, data)
 	for _, want := range []string{
 		"stint", "README.md", "LICENSE", "CHANGELOG.md", "THIRD-PARTY-LICENSES",
-		"docs/limits.md",
+		"docs/limits.md", "docs/security.md", "docs/operations.md",
 		"package/stint.yaml", "package/stint.service", "package/sysusers.conf", "package/password.conf",
 	} {
 		if len(contents[name+"/"+want]) == 0 {
