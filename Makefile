@@ -12,7 +12,7 @@ ARGS        ?=
 REF         ?= HEAD
 TARGETS     ?=
 
-.PHONY: help build run test test-slow check fuzz bench docs dist clean
+.PHONY: help build run test test-slow check fuzz bench bench-check bench-compare soak docs dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
