@@ -53,6 +53,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		switch args[0] {
 		case "load":
 			return runLoad(ctx, args[1:], out, progress)
+		case "compare":
+			return runCompare(ctx, args[1:], out, progress)
 		case "check":
 			return runCheck(args[1:], out, progress)
 		case "chart":
