@@ -30,6 +30,24 @@ type Persister = command.Persister
 // PersistInfo is the state of saving.
 type PersistInfo = command.PersistInfo
 
+// Certificates are what addresses that begin with tls: show to clients, and
+// ask them for.
+type Certificates = transport.Certificates
+
+// CertificateFiles are where Certificates come from.
+type CertificateFiles = transport.CertificateFiles
+
+// CertificateInfo describes Certificates.
+type CertificateInfo = transport.CertificateInfo
+
+// CertificateError says which of the files cannot be used, and why.
+type CertificateError = transport.CertificateError
+
+// LoadCertificates reads the files. The error is a *CertificateError.
+func LoadCertificates(files CertificateFiles) (*Certificates, error) {
+	return transport.LoadCertificates(files)
+}
+
 // Config is all a Server is made of. It is passed once and not changed.
 type Config struct {
 	// Keyspace is what the commands work on; its state is loaded already.
@@ -37,7 +55,8 @@ type Config struct {
 	// Persist saves it; nil if nothing does.
 	Persist Persister
 
-	Addrs         []string      // host:port or unix:/path, at least one
+	Addrs         []string      // host:port, tls:host:port or unix:/path, at least one
+	TLS           *Certificates // for those with tls:; nil if there are none
 	MaxClients    int           // connections at a time, at least 1
 	IdleTimeout   time.Duration // a connection silent for longer is closed; 0: never
 	MaxOutput     int           // bytes of the largest single reply
@@ -87,6 +106,7 @@ type Server struct {
 	base        atomic.Pointer[transport.Stats]
 
 	listeners []net.Listener
+	tlsPort   int // of the first TLS listener, 0 if there is none; set by Listen
 	stop      chan struct{}
 	running   sync.WaitGroup // the upkeep goroutine
 
@@ -129,6 +149,12 @@ func New(cfg Config) (*Server, error) {
 	s.info.SetSlowerThan(cfg.SlowerThan.Microseconds())
 	s.info.SetLatencyThreshold(cfg.LatencyThreshold.Milliseconds())
 	s.store = local.New(cfg.Keyspace, s.clock, s.info.Counting(new(command.Executor)))
+	if cfg.TLS != nil {
+		s.info.TLS = func() command.TLSInfo {
+			i := cfg.TLS.Info()
+			return command.TLSInfo{ValidFrom: i.NotBefore, ValidUntil: i.NotAfter, ClientCertificates: i.ClientCAs > 0}
+		}
+	}
 	s.info.Password.Set([]byte(cfg.Password))
 	if cfg.Debug {
 		s.info.Debug = s.store
@@ -174,13 +200,13 @@ func addrString(remote, local net.Addr) string {
 
 // errProtected is what a client reads that protected mode turns away.
 const errProtected = "DENIED stint is in protected mode: it has no password and serves clients of its own machine only. " +
-	"To be reachable from elsewhere, start it with --requirepass-file FILE (or --requirepass), " +
+	"To be reachable from elsewhere, start it with --requirepass-file FILE (or --requirepass), with a tls: address and --tls-ca, " +
 	"or, where everyone who can reach it may use it, with --protected-mode no."
 
 // admit is protected mode: with no password, who is not on this machine is
-// turned away.
+// turned away. Where clients must show a certificate, that says who they are.
 func (s *Server) admit(nc net.Conn) string {
-	if !s.protected.Load() || s.info.Password.Required() {
+	if !s.protected.Load() || s.info.Password.Required() || transport.Verifies(nc) {
 		return ""
 	}
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
@@ -204,6 +230,7 @@ func (s *Server) traffic() command.Traffic {
 		Panics:         int64(t.Panics - base.Panics),
 		IdleClosed:     int64(t.IdleClosed - base.IdleClosed),
 		TLSClosed:      int64(t.TLSClosed - base.TLSClosed),
+		TLSFailed:      int64(t.TLSFailed - base.TLSFailed),
 		AcceptErrors:   int64(t.AcceptErrors - base.AcceptErrors),
 		HeldInput:      t.Held,
 		HeldReplies:    t.HeldReplies,
@@ -228,7 +255,7 @@ func (s *Server) kill(id uint64) bool {
 // Listen opens the listeners: all or none.
 func (s *Server) Listen(ctx context.Context) error {
 	for _, addr := range s.cfg.Addrs {
-		l, err := transport.Listen(ctx, addr)
+		l, err := s.listen(ctx, addr)
 		if err != nil {
 			for _, open := range s.listeners {
 				_ = open.Close()
@@ -237,15 +264,41 @@ func (s *Server) Listen(ctx context.Context) error {
 			return err
 		}
 		s.listeners = append(s.listeners, l)
-		if a, ok := l.Addr().(*net.TCPAddr); ok && s.info.Port == 0 {
-			s.info.Port = a.Port
+		switch a := l.Addr().(type) {
+		case *net.TCPAddr:
+			if s.info.Port == 0 {
+				s.info.Port = a.Port
+			}
+		case transport.TLSAddr:
+			if s.tlsPort == 0 {
+				s.tlsPort = a.Port
+			}
 		}
 	}
 	return nil
 }
 
+func (s *Server) listen(ctx context.Context, addr string) (net.Listener, error) {
+	if transport.IsTLS(addr) {
+		return transport.ListenTLS(ctx, addr, s.cfg.TLS)
+	}
+	return transport.Listen(ctx, addr)
+}
+
+// SetPassword makes plain the password that clients must give from now on, and
+// reports whether it is another one than before. Clients that have given the
+// former one stay. plain is not empty.
+func (s *Server) SetPassword(plain string) (changed bool) {
+	if s.info.Password.Required() && s.info.Password.Check([]byte(plain)) {
+		return false
+	}
+	s.info.Password.Set([]byte(plain))
+	return true
+}
+
 // Addrs is where the server listens, after Listen: with the port that the
-// system chose where the configuration says 0.
+// system chose where the configuration says 0. The network of one with TLS is
+// "tls".
 func (s *Server) Addrs() []net.Addr {
 	addrs := make([]net.Addr, len(s.listeners))
 	for i, l := range s.listeners {

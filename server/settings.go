@@ -79,6 +79,7 @@ func (s *Server) params() []command.Param {
 	return []command.Param{
 		fixed("bind", "addr", func() string { return strings.Join(s.cfg.Addrs, " ") }),
 		fixed("port", "addr", func() string { return strconv.Itoa(s.info.Port) }),
+		fixed("tls-port", "addr", func() string { return strconv.Itoa(s.tlsPort) }),
 		{
 			Name: "maxclients", Flag: "max-clients",
 			Get: func() string { return strconv.FormatInt(s.maxClients.Load(), 10) },
@@ -129,6 +130,10 @@ func (s *Server) params() []command.Param {
 				return func() { s.info.Password.Set([]byte(v)) }, nil
 			},
 		},
+		fixed("tls-cert-file", "tls-cert", func() string { return s.certificateFiles().Cert }),
+		fixed("tls-key-file", "tls-key", func() string { return s.certificateFiles().Key }),
+		fixed("tls-ca-cert-file", "tls-ca", func() string { return s.certificateFiles().CA }),
+		fixed("tls-auth-clients", "tls-ca", func() string { return yesNo(s.certificateFiles().CA != "") }),
 		{
 			Name: "protected-mode", Flag: "protected-mode",
 			Get: func() string { return yesNo(s.protected.Load()) },
@@ -173,6 +178,14 @@ func (s *Server) params() []command.Param {
 		always("tcp-keepalive", "60"),
 		always("cluster-enabled", "no"),
 	}
+}
+
+// certificateFiles are the files of TLS, zero without it.
+func (s *Server) certificateFiles() CertificateFiles {
+	if s.cfg.TLS == nil {
+		return CertificateFiles{}
+	}
+	return s.cfg.TLS.Files()
 }
 
 // logLevels are the levels by the names of the --log-level flag; notice and

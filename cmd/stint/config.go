@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Config string `help:"YAML file with the same options as keys, for example the line interval: 500ms. An unknown key is an error. The order of precedence is flag, environment, file, default." placeholder:"FILE" group:"General"`
 
-	Addr       []string `help:"Address to listen on: host:port, or unix:/path for a socket. May be given several times (in the environment: separated by commas)." default:"127.0.0.1:6390" placeholder:"ADDR" group:"Network"`
+	Addr       []string `help:"Address to listen on: host:port, tls:host:port for TLS, or unix:/path for a socket. May be given several times (in the environment: separated by commas)." default:"127.0.0.1:6390" placeholder:"ADDR" group:"Network"`
 	MaxClients Integer  `help:"Most clients connected at the same time; one more is told so and disconnected. Each is an open file: the limit of the system (ulimit -n) must be 32 above it, and one more for each --addr." default:"10000" placeholder:"N" group:"Network"`
 
 	IdleTimeout Duration `help:"Close a connection that has sent nothing for so long. 0: never." default:"0" placeholder:"DURATION" group:"Network"`
@@ -31,8 +31,12 @@ type Config struct {
 	MaxOutput   Size     `help:"Largest single reply: a client that asks for a larger one is disconnected. Smaller ones are given out as the client takes them, however many it asks for." default:"64MiB" placeholder:"SIZE" group:"Network"`
 
 	Requirepass     string `help:"Password that clients must give by AUTH or HELLO. Prefer --requirepass-file: arguments of a process can be seen by every user of the machine." placeholder:"PASSWORD" group:"Security"`
-	RequirepassFile string `help:"File that holds the password: its first line." placeholder:"FILE" group:"Security"`
-	ProtectedMode   string `help:"Without a password, serve clients of this machine only: yes or no." default:"yes" placeholder:"yes|no" group:"Security"`
+	RequirepassFile string `help:"File that holds the password: its first line. SIGHUP reads it again." placeholder:"FILE" group:"Security"`
+	ProtectedMode   string `help:"Without a password, serve clients of this machine only, and those with a certificate that --tls-ca demands: yes or no." default:"yes" placeholder:"yes|no" group:"Security"`
+
+	TLSCert string `name:"tls-cert" help:"PEM file of the certificate for addresses that begin with tls:, followed by those that lead to its authority's. SIGHUP reads it, --tls-key and --tls-ca again." placeholder:"FILE" group:"Security"`
+	TLSKey  string `name:"tls-key" help:"PEM file of the private key of --tls-cert." placeholder:"FILE" group:"Security"`
+	TLSCa   string `name:"tls-ca" help:"PEM file of authorities: over TLS, only clients are served that show a certificate which one of these has signed, and they need no password because of --protected-mode. Without it clients need no certificate." placeholder:"FILE" group:"Security"`
 
 	Dir        string   `help:"Folder of the state file; created if absent." default:"./stint-data" placeholder:"DIR" group:"State"`
 	Durability string   `help:"What survives a crash. none: nothing, there is no state file. interval: all but the last --interval and the time one flush takes." default:"interval" placeholder:"none|interval" group:"State"`
@@ -45,6 +49,8 @@ type Config struct {
 	SlowlogSlowerThan Duration `help:"SLOWLOG keeps commands that took so long, or longer; 0: every command. The time is of a pipeline's commands together." default:"10ms" placeholder:"DURATION" group:"Log"`
 	SlowlogMaxLen     Integer  `help:"How many entries SLOWLOG keeps; 0: none." default:"128" placeholder:"N" group:"Log"`
 	LatencyThreshold  Duration `help:"LATENCY notes commands, flushes and pauses that took so long, or longer, in whole milliseconds; 0: nothing." default:"100ms" placeholder:"DURATION" group:"Log"`
+
+	PprofAddr string `help:"Serve profiles of the running program over HTTP at host:port, under /debug/pprof/, for go tool pprof. Loopback addresses only: there is no password, and who asks keeps the server busy. Default: they are not served." placeholder:"ADDR" group:"Log"`
 
 	EnableDebugCommand bool     `help:"Allow DEBUG, which can freeze the clock and empty the server. For tests only." group:"Testing"`
 	DebugClock         *Integer `help:"Start with the clock frozen at this unix time in nanoseconds. For tests only." placeholder:"NS" group:"Testing"`
@@ -111,6 +117,12 @@ func (c *Config) Validate() error {
 		}
 		seen[a] = true
 	}
+	if err := c.checkTLS(); err != nil {
+		return err
+	}
+	if err := checkPprofAddr(c.PprofAddr); err != nil {
+		return bad("pprof-addr", "%v", err)
+	}
 	switch {
 	case c.MaxClients < 1 || c.MaxClients > maxMaxClients:
 		return bad("max-clients", "%d is out of range: want 1 to %d", c.MaxClients, maxMaxClients)
@@ -136,7 +148,8 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// checkAddr accepts host:port with a numeric port, and unix:/path.
+// checkAddr accepts host:port with a numeric port, the same after tls:, and
+// unix:/path.
 func checkAddr(a string) error {
 	if path, ok := strings.CutPrefix(a, "unix:"); ok {
 		if path == "" {
@@ -149,6 +162,17 @@ func checkAddr(a string) error {
 		}
 		return nil
 	}
+	if bare, ok := strings.CutPrefix(a, tlsPrefix); ok {
+		if _, _, err := net.SplitHostPort(bare); err != nil {
+			return fmt.Errorf("%q is not an address: want tls:host:port, like tls:127.0.0.1:6390", a)
+		}
+		return checkHostPort(bare)
+	}
+	return checkHostPort(a)
+}
+
+// checkHostPort accepts host:port with a numeric port.
+func checkHostPort(a string) error {
 	_, port, err := net.SplitHostPort(a)
 	if err != nil {
 		return fmt.Errorf("%q is not an address: want host:port, like 127.0.0.1:6390, or unix:/path", a)

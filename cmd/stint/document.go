@@ -23,8 +23,8 @@ one. Keys are the flags without the dashes, lists are YAML lists. An unknown key
 does not fit ends the process with exit code 2 and a sentence that names the flag, the variable or
 the file's line.
 
-The commands ` + "`backup` and `inspect`" + ` read the variables of their own options alone (` + "`STINT_DIR`" + ` and
-` + "`STINT_CONFIG`" + ` for backup, ` + "`STINT_KEYS`" + ` for inspect). A variable STINT_… that no command knows is
+The commands ` + "`status`, `backup` and `inspect`" + ` read the variables of their own options alone (` + "`STINT_DIR`" + ` and
+` + "`STINT_CONFIG`" + ` for backup, ` + "`STINT_KEYS`" + ` for inspect; for status see [below](#status)). A variable STINT_… that no command knows is
 ignored, with a warning in the server's log.
 
 Sizes are bytes (` + "`1048576`" + `) or have a unit, in any case: KiB, MiB, GiB, TiB are powers of 1,024;
@@ -76,6 +76,42 @@ clients are not waited for any longer. The last flush is written all the same, u
 failed: then the process ends at once with exit code 1, and what was decided since the last flush
 is lost.
 
+SIGHUP reads the files of ` + "`--tls-cert`, `--tls-key` and `--tls-ca`" + ` again, and that of
+` + "`--requirepass-file`" + `. The log says until when the new certificate is valid and for which names. If
+anything is wrong with one of the three files, all three stay as they were, and the log says what it
+is; the same goes for the password. What is new holds for connections and for AUTH from then on:
+nobody who is connected is cut off. Other options need a restart. Without such files SIGHUP does
+nothing. On Windows there is no such signal.
+
+A certificate that has expired, or does so within 14 days, is a warning in the log at the start, at
+each SIGHUP and once a day.
+
+## Status
+
+` + "`stint status`" + ` asks a running server and shows how it is, problems first; ` + "`--json`" + ` writes one
+object for programs. Its exit code is for a monitor or a container's health check:
+
+| exit code | means |
+| --- | --- |
+| 0 | healthy |
+| 1 | it answers, and has a problem: flushes fail or are far behind, more than 90 % of memory or clients are used, the clock was set back, the certificate expires within 14 days, or the answer is an error (a wrong password, too many clients) |
+| 2 | it does not answer, or the flags are wrong |
+
+` + "`--addr`, `--requirepass-file` (also as `--password-file`), `--requirepass` and `--config`" + ` are those of
+the server, with the same variables: where the server was started, status finds it without flags. Of
+several addresses it asks the first.
+
+| flag | environment | default | meaning |
+| --- | --- | --- | --- |
+`)
+	for _, f := range commandFlags(app, "status") {
+		def := "–"
+		if f.Default != "" {
+			def = "`" + f.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s |\n", flagUsage(f), envName(f.Name), def, f.Help)
+	}
+	b.WriteString(`
 ## A file
 
 ` + "```yaml" + `
@@ -90,6 +126,18 @@ log-format: json
 ` + "```" + `
 `)
 	return b.String()
+}
+
+// commandFlags are the flags of a command, without --help.
+func commandFlags(app *kong.Application, name string) (flags []*kong.Flag) {
+	for _, c := range app.Children {
+		for _, f := range c.Flags {
+			if c.Name == name && f.Name != "help" {
+				flags = append(flags, f)
+			}
+		}
+	}
+	return flags
 }
 
 // configName is the cell that says how CONFIG names an option.

@@ -17,6 +17,8 @@ const examples = `Examples:
   stint --addr 0.0.0.0:6390 --requirepass-file /etc/stint/password
   stint --addr unix:/run/stint.sock --durability none
   STINT_MAX_MEMORY=512MiB stint --config /etc/stint.yaml
+  stint --addr tls:0.0.0.0:6390 --tls-cert cert.pem --tls-key key.pem --tls-ca clients.pem
+  stint status --addr 127.0.0.1:6390 --for 1s
   stint backup --dir /var/lib/stint /backup/state.db
 
 Sizes are bytes or have a unit: 512MiB, 1.5GiB (2^20, 2^30), 1GB or 1g (10^9). Durations have
@@ -27,8 +29,10 @@ max-clients: 100 in the file.
 SIGTERM or SIGINT (Ctrl-C) stops the server in order, within 10 s: clients are answered, the
 state is flushed. Sent again, they change nothing, but that a SIGINT a second or more after the
 first signal ends the wait for clients and, if the state cannot be written, the process.
+SIGHUP reads the files of --tls-cert, --tls-key, --tls-ca and --requirepass-file again.
 
-Exit codes: 0 stopped in order, 1 failure, 2 wrong flag, variable or file.
+Exit codes: 0 stopped in order, 1 failure, 2 wrong flag, variable or file. Those of stint status
+are in its own help.
 `
 
 // printHelp is the kong.HelpPrinter: the whole server's help for "stint
@@ -86,6 +90,9 @@ func helpServer(b *strings.Builder, app *kong.Application) {
 
 func helpCommand(b *strings.Builder, node *kong.Node) {
 	fmt.Fprintf(b, "%s\n\nUsage: stint %s [flags]\n", node.Help, commandUsage(node))
+	if node.Detail != "" {
+		fmt.Fprintf(b, "\n%s", wrap(node.Detail, ""))
+	}
 	if len(node.Positional) > 0 {
 		fmt.Fprint(b, "\nArguments:\n")
 		for _, p := range node.Positional {

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// listenError words the error of a listener for who chooses its address. Other
-// errors it returns as they are.
-func listenError(err error) error {
+// listenError words the error of a listener for who chooses its address, by
+// that flag. Other errors it returns as they are.
+func listenError(err error, flag string) error {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Op != "listen" || op.Addr == nil {
 		return err
@@ -28,11 +28,11 @@ func listenError(err error) error {
 	advice := ""
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		advice = fmt.Sprintf(": stop the program that listens there (%s names it), or choose another address with --addr", whoListens(op.Addr))
+		advice = fmt.Sprintf(": stop the program that listens there (%s names it), or choose another address with --%s", whoListens(op.Addr), flag)
 	case errors.Is(err, syscall.EACCES):
-		advice = ": choose a port of 1024 or above, or another address, with --addr"
+		advice = ": choose a port of 1024 or above, or another address, with --" + flag
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		advice = ": give --addr an address of this machine; 0.0.0.0 stands for all of them"
+		advice = ": give --" + flag + " an address of this machine; 0.0.0.0 stands for all of them"
 	}
 	return fmt.Errorf("cannot listen on %s: %w%s", addr, cause, advice)
 }

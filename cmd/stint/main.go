@@ -29,6 +29,7 @@ type grammar struct {
 		Config `embed:""`
 	} `cmd:"" default:"withargs" help:"Run the server. This is what stint does without a command."`
 
+	Status  statusCommand  `cmd:"" help:"Show how a running server is; its exit code tells too."`
 	Backup  backupCommand  `cmd:"" help:"Copy the state of a stopped server to FILE and verify the copy."`
 	Inspect inspectCommand `cmd:"" help:"Show what a state file or a backup holds; never changes it."`
 	Version versionCommand `cmd:"" help:"Show the version."`
@@ -84,6 +85,12 @@ func run(p *process) int {
 		return p.fail(exitUsage, src.explain(usageError(err, p.args)))
 	}
 	switch ctx.Selected().Name {
+	case "status":
+		code, err := g.Status.run(p.stdout)
+		if err != nil {
+			return p.fail(exitUsage, src.explain(err))
+		}
+		return code
 	case "backup":
 		if err = enoughFiles(openFiles(), 0); err == nil {
 			err = g.Backup.run(p.stdout)
@@ -102,7 +109,7 @@ func run(p *process) int {
 		if err := enoughFiles(openFiles(), len(g.Serve.Addr)); err != nil {
 			return p.fail(exitFailure, err)
 		}
-		password, err := g.Serve.Password()
+		with, err := g.Serve.secrets()
 		if err != nil {
 			return p.fail(exitUsage, src.explain(err))
 		}
@@ -110,7 +117,7 @@ func run(p *process) int {
 		for _, name := range strangers(p.environ, anyOption(parser)) {
 			log.Warn("an environment variable looks like an option but is none; it is ignored", "name", name)
 		}
-		return p.serve(&g.Serve.Config, password, log, level)
+		return p.serve(&g.Serve.Config, with, log, level)
 	}
 	if err != nil {
 		return p.fail(exitFailure, err)

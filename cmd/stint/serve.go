@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/stint-dev/stint/engine"
@@ -18,6 +19,7 @@ import (
 const (
 	stopClients = 3 * time.Second         // batches at hand are decided and answered
 	stopFlush   = 4500 * time.Millisecond // the last flush; it is tried again if it fails
+	stopProfile = 500 * time.Millisecond  // profiles that are being made
 	stopLimit   = 9500 * time.Millisecond // service managers kill after 10 s
 )
 
@@ -27,12 +29,29 @@ type state struct {
 	flusher *persist.Flusher // nil until the server is about to serve
 }
 
+// secrets are what options name the files of.
+type secrets struct {
+	password string               // "": none
+	certs    *server.Certificates // nil: no TLS
+}
+
+// secrets reads them. The error is an *optionError.
+func (c *Config) secrets() (with secrets, err error) {
+	if with.password, err = c.Password(); err != nil {
+		return with, err
+	}
+	with.certs, err = c.Certificates()
+	return with, err
+}
+
 // serve runs the server until it is told to stop, and returns the exit code.
-func (p *process) serve(cfg *Config, password string, log *slog.Logger, level *slog.LevelVar) int {
+func (p *process) serve(cfg *Config, with secrets, log *slog.Logger, level *slog.LevelVar) int {
 	w := p.signals(log)
-	took, err := p.operate(w, cfg, password, log, level)
+	r := hangups(cfg, with.certs, log)
+	took, err := p.operate(w, r, cfg, with, log, level)
 	// Whoever reads that it has stopped finds nothing that a signal could
 	// still change.
+	r.stop()
 	w.stop()
 	if err != nil {
 		return p.fail(exitFailure, err)
@@ -46,8 +65,18 @@ func (p *process) serve(cfg *Config, password string, log *slog.Logger, level *s
 //
 // It starts from the inside out: the lock on the folder, the state, the
 // listeners. Nobody can connect before all that was kept is there again.
-func (p *process) operate(w *watch, cfg *Config, password string, log *slog.Logger, level *slog.LevelVar) (took time.Duration, err error) {
+func (p *process) operate(w *watch, r *reloader, cfg *Config, with secrets, log *slog.Logger, level *slog.LevelVar) (took time.Duration, err error) {
 	warn(cfg, log)
+	if with.certs != nil {
+		warnCertificate(with.certs.Info(), time.Now(), log)
+	}
+	// From the first to the last: what takes long at a start or a stop is as
+	// much worth a profile as what does so in between.
+	prof, err := startProfiler(cfg.PprofAddr, log)
+	if err != nil {
+		return 0, err
+	}
+	defer prof.stop(stopProfile)
 	ks, err := engine.New(engine.Options{MaxMemory: int64(cfg.MaxMemory), Track: cfg.Durability != "none"})
 	if err != nil {
 		return 0, err
@@ -64,7 +93,7 @@ func (p *process) operate(w *watch, cfg *Config, password string, log *slog.Logg
 			return 0, nil
 		}
 	}
-	srv, err := st.begin(w.asked, cfg, password, ks, log, level)
+	srv, err := st.begin(w.asked, cfg, with, ks, log, level)
 	if st.flusher != nil {
 		failing := func() bool { return st.flusher.Info().Failing > 0 }
 		w.failing.Store(&failing)
@@ -73,9 +102,10 @@ func (p *process) operate(w *watch, cfg *Config, password string, log *slog.Logg
 		if w.asked.Err() != nil {
 			err = nil // the listeners were not opened because of the signal
 		}
-		return 0, errors.Join(listenError(err), st.end(log))
+		return 0, errors.Join(listenError(err, "addr"), st.end(log))
 	}
-	announce(cfg, srv, ks, password, log)
+	r.run(srv.SetPassword)
+	announce(cfg, srv, ks, with, log)
 
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve() }()
@@ -122,7 +152,7 @@ func (p *process) load(ctx context.Context, cfg *Config, ks *engine.Keyspace, lo
 }
 
 // begin starts flushing and opens the listeners.
-func (st *state) begin(ctx context.Context, cfg *Config, password string, ks *engine.Keyspace, log *slog.Logger, level *slog.LevelVar) (*server.Server, error) {
+func (st *state) begin(ctx context.Context, cfg *Config, with secrets, ks *engine.Keyspace, log *slog.Logger, level *slog.LevelVar) (*server.Server, error) {
 	var persister server.Persister
 	if st.file != nil {
 		var err error
@@ -139,7 +169,8 @@ func (st *state) begin(ctx context.Context, cfg *Config, password string, ks *en
 		IdleTimeout:   time.Duration(cfg.IdleTimeout),
 		MaxOutput:     int(cfg.MaxOutput),
 		MaxArgument:   int(cfg.MaxArgument),
-		Password:      password,
+		Password:      with.password,
+		TLS:           with.certs,
 		ProtectedMode: cfg.ProtectedMode == "yes",
 		Debug:         cfg.EnableDebugCommand,
 		DebugClock:    (*int64)(cfg.DebugClock),
@@ -201,20 +232,23 @@ func (st *state) end(log *slog.Logger) error {
 }
 
 // announce is the banner: one line for each listener, and one for the server.
-func announce(cfg *Config, srv *server.Server, ks *engine.Keyspace, password string, log *slog.Logger) {
+func announce(cfg *Config, srv *server.Server, ks *engine.Keyspace, with secrets, log *slog.Logger) {
 	attrs := []any{
 		"version", buildVersion(), "pid", os.Getpid(), "durability", cfg.Durability,
-		"keys", keys(cfg, ks), "protected_mode", cfg.ProtectedMode, "password", password != "",
+		"keys", keys(cfg, ks), "protected_mode", cfg.ProtectedMode, "password", with.password != "",
 		"max_memory", cfg.MaxMemory.String(), "max_clients", int64(cfg.MaxClients),
 	}
 	if cfg.Durability != "none" {
 		attrs = append(attrs, "dir", cfg.stateDir(), "interval", cfg.Interval.String())
 	}
 	log.Info("stint is ready", attrs...)
+	if with.certs != nil {
+		describeCertificate("the TLS certificate", with.certs.Info(), log)
+	}
 	for _, a := range srv.Addrs() {
 		text := a.String()
-		if a.Network() == "unix" {
-			text = "unix:" + text
+		if n := a.Network(); n == "unix" || n == "tls" {
+			text = n + ":" + text
 		}
 		log.Info("listening", "addr", text)
 	}
@@ -228,13 +262,18 @@ func warn(cfg *Config, log *slog.Logger) {
 	warnFiles(openFiles(), cfg, log)
 	open := cfg.ProtectedMode == "no" && cfg.Requirepass == "" && cfg.RequirepassFile == ""
 	for _, a := range cfg.Addr {
-		if host, _, err := net.SplitHostPort(a); open && err == nil && !loopback(host) {
+		bare := strings.TrimPrefix(a, tlsPrefix)
+		if bare != a && cfg.TLSCa != "" {
+			continue // only clients with a certificate may
+		}
+		if host, _, err := net.SplitHostPort(bare); open && err == nil && !loopback(host) {
 			log.Warn("everyone who can reach this address may use the server: there is no password and protected mode is off", "addr", a)
 		}
 	}
 	if info, err := os.Stat(cfg.RequirepassFile); err == nil && info.Mode().Perm()&0o044 != 0 {
 		log.Warn("other users of this machine can read the password file", "file", cfg.RequirepassFile, "mode", info.Mode().Perm().String())
 	}
+	warnKey(cfg, log)
 }
 
 func loopback(host string) bool {

@@ -120,14 +120,14 @@ func TestAnAddressInUseIsExplained(t *testing.T) {
 		{&net.OpError{Op: "listen", Net: "unix", Addr: &net.UnixAddr{Net: "unix", Name: "/x"}, Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}, []string{"cannot listen on unix:/x", "lsof /x"}},
 		{errors.New("another"), []string{"another"}},
 	} {
-		got := listenError(x.err)
+		got := listenError(x.err, "addr")
 		for _, want := range x.want {
 			if !strings.Contains(got.Error(), want) || strings.Contains(got.Error(), "bind") {
 				t.Errorf("%v is worded %q, want %q", x.err, got, want)
 			}
 		}
 	}
-	if listenError(nil) != nil {
+	if listenError(nil, "addr") != nil {
 		t.Error("no error is one")
 	}
 }

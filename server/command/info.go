@@ -33,6 +33,7 @@ var infoSections = []struct {
 	{"Stats", false, infoStats},
 	{"Replication", false, infoReplication},
 	{"CPU", false, infoCPU},
+	{"TLS", false, infoTLS},
 	{"Errorstats", false, infoErrorstats},
 	{"Commandstats", true, infoCommandstats},
 	{"Latencystats", true, infoLatencystats},

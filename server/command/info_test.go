@@ -106,7 +106,7 @@ func TestInfoSections(t *testing.T) {
 	if counted != 1 {
 		t.Errorf("the keyspace was counted %d times, want once, and not without need", counted)
 	}
-	const usual = "Server Clients Memory Persistence Stats Replication CPU Errorstats Cluster Keyspace"
+	const usual = "Server Clients Memory Persistence Stats Replication CPU TLS Errorstats Cluster Keyspace"
 	all := strings.Replace(usual, "Errorstats", "Errorstats Commandstats Latencystats", 1)
 	for _, c := range []struct{ args, want string }{
 		{"", usual}, {"default", usual}, {"ALL", all}, {"everything", all}, {"server default", usual}, {"default latencystats", strings.Replace(all, "Commandstats ", "", 1)},

@@ -32,6 +32,7 @@ type Server struct {
 	Keyspace   func() engine.Stats  // counts at the clock's time
 	Traffic    func() Traffic       // what the transports counted
 	Persist    Persister            // nil: nothing is saved
+	TLS        func() TLSInfo       // nil: no address has TLS
 	Debug      Debugger             // nil: DEBUG is refused
 
 	// ConnTraffic is what the connection of that ID has moved, and whether it
@@ -81,9 +82,16 @@ type Traffic struct {
 	Panics         int64 // connections closed by a fault of this program
 	IdleClosed     int64 // connections closed because they were silent for too long
 	TLSClosed      int64 // connections closed because they began with a TLS handshake on a plain port
+	TLSFailed      int64 // connections closed because their TLS handshake failed
 	AcceptErrors   int64 // connections that the system could not hand over
 	HeldInput      int64 // bytes held now of commands too large for the ordinary buffer
 	HeldReplies    int64 // bytes held now of replies that clients have not taken
+}
+
+// TLSInfo describes the certificate in use, for INFO.
+type TLSInfo struct {
+	ValidFrom, ValidUntil time.Time
+	ClientCertificates    bool // clients must show one
 }
 
 // Persister saves the keyspace.
