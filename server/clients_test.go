@@ -200,3 +200,26 @@ func TestThresholdsAreSettings(t *testing.T) {
 	c.expect("PING", "+PONG")
 	c.expect("SLOWLOG LEN", ":3")
 }
+
+// slowDisk is a Persister whose last flush took an hour.
+type slowDisk struct{ Persister }
+
+func (slowDisk) Info() PersistInfo { return PersistInfo{Flushes: 1, LastDuration: time.Hour} }
+
+// TestASlowFlushAndTheRateAreNoted fails when the upkeep does not look at them.
+func TestASlowFlushAndTheRateAreNoted(t *testing.T) {
+	s := start(t, func(c *Config) { c.LatencyThreshold, c.Persist = 100*time.Millisecond, slowDisk{} })
+	c := dial(t, s.Addrs()[0])
+	deadline := time.Now().Add(10 * time.Second)
+	_ = c.SetDeadline(deadline.Add(time.Minute))
+	for {
+		rate := !strings.Contains(c.text("INFO stats"), "instantaneous_ops_per_sec:0\r\n")
+		flush := strings.Contains(c.text("LATENCY DOCTOR"), "flush: writing changed keys")
+		if rate && flush {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the rate shows: %v, the flush: %v", rate, flush)
+		}
+	}
+}

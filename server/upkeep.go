@@ -36,13 +36,13 @@ func (s *Server) upkeep() {
 		begun := time.Now()
 		s.info.Spike("pause", begun.Sub(ended)-upkeepEvery)
 		s.sweep()
-		ended = time.Now()
-		s.info.Spike("sweep", ended.Sub(begun))
+		s.info.Spike("sweep", time.Since(begun))
 		s.info.Sample()
 		if round%flushEvery == 0 {
 			s.info.WatchFlush()
 		}
 		warned = s.watchClock(warned)
+		ended = time.Now()
 	}
 }
 

@@ -273,7 +273,7 @@ func TestErrorsOfTheStoreAreCounted(t *testing.T) {
 		t.Errorf("%q, want %q", out, want)
 	}
 	fine := requests(t, "THROTTLE k 1 1")[0]
-	e.Execute(tx, &fine, nil)
+	e.Execute(tx, &fine, []byte("-x\r\n"))
 	r.Cmd = -1
 	e.Execute(tx, &r, nil)
 	if got := s.errors.list(); fmt.Sprint(got) != "[{ERR 2}]" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -176,4 +177,26 @@ func TestInfoCountsCommandsAndErrors(t *testing.T) {
 		text, _ := c.Do("INFO", "stats").(string)
 		return !strings.Contains(text, "instantaneous_ops_per_sec:0\r\n")
 	})
+}
+
+// TestAPauseOfTheProcessIsNoted stops the process for a while, as a machine
+// without a processor to spare would.
+func TestAPauseOfTheProcessIsNoted(t *testing.T) {
+	s := start(t, "--latency-threshold", "300ms")
+	c := s.Dial()
+	expect(t, c.Do("PING"), "PONG")
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(600 * time.Millisecond)
+	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, ioTimeout, "the pause is noted", func() bool {
+		events, _ := c.Do("LATENCY", "LATEST").([]any)
+		return slices.ContainsFunc(events, func(e any) bool { return e.([]any)[0] == "pause" && e.([]any)[3].(int64) >= 300 })
+	})
+	if text, _ := c.Do("LATENCY", "DOCTOR").(string); !strings.Contains(text, "the whole process did not run") {
+		t.Errorf("LATENCY DOCTOR says %s", text)
+	}
 }
