@@ -18,16 +18,20 @@ import (
 // that the test's variables describe, as the unit would, and returns when it
 // serves or has ended.
 const systemctl = `
+pause() { read -r -t 0.02 <> <(:) || true; }
 systemctl() {
+  local pid
   if test "$2" != stint; then echo "systemctl $*: no such unit"; return 1; fi
   case $1 in
     start)
       stint --dir "$STATE" --addr "127.0.0.1:$PORT" --interval 1h >>"$LOG" 2>&1 &
-      echo $! >"$LOG.pid"
-      until (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do kill -0 $! || return 1; read -r -t 0.02 <> <(:) || true; done ;;
+      pid=$! # pause sets $! anew
+      echo "$pid" >"$LOG.pid"
+      until (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; do kill -0 "$pid" || return 1; pause; done ;;
     stop)
-      kill -TERM "$(cat "$LOG.pid")"
-      while kill -0 "$(cat "$LOG.pid")" 2>/dev/null; do read -r -t 0.02 <> <(:) || true; done ;;
+      pid=$(cat "$LOG.pid")
+      kill -TERM "$pid"
+      until tail -n 1 "$LOG" | grep -q msg=stopped; do pause; done ;;
     *) echo "systemctl $*: what is that?"; return 1 ;;
   esac
 }
