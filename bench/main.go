@@ -55,6 +55,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 			return runLoad(ctx, args[1:], out, progress)
 		case "compare":
 			return runCompare(ctx, args[1:], out, progress)
+		case "soak":
+			return runSoak(ctx, args[1:], out, progress)
 		case "check":
 			return runCheck(args[1:], out, progress)
 		case "chart":
