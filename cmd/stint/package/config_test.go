@@ -3,11 +3,18 @@
 package packaging
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // documented finds the rows of docs/configuration.md, which is made from the
@@ -64,13 +71,17 @@ func TestTheServerTakesTheExample(t *testing.T) {
 	// Paths of the installation, which is not here.
 	here := []string{"--addr", "127.0.0.1:0", "--dir"}
 	text := read(t, "cmd/stint/package/stint.yaml")
+	tls := filepath.Join(t.TempDir(), "tls.pem")
+	if err := os.WriteFile(tls, certificate(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	uncommented := option.ReplaceAllString(text, "$2: $3")
 	for name, c := range map[string]struct {
 		text string
 		args []string
 	}{
 		"as it is":         {text, nil},
-		"with all it has":  {uncommented, []string{"--requirepass-file", password}},
+		"with all it has":  {uncommented, []string{"--addr", "tls:127.0.0.1:0", "--requirepass-file", password, "--tls-cert", tls, "--tls-key", tls, "--tls-ca", tls, "--pprof-addr", "127.0.0.1:0"}},
 		"with a slip":      {text + "\nmax-cleints: 1\n", nil},
 		"with a bad value": {text + "\nmax-clients: many\n", nil},
 	} {
@@ -90,4 +101,27 @@ func TestTheServerTakesTheExample(t *testing.T) {
 	if uncommented == text || !strings.Contains(uncommented, "\nrequirepass-file: ") {
 		t.Error("nothing is shown that could be uncommented")
 	}
+}
+
+// certificate is one that signs itself, with its key, in PEM.
+func certificate(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})...)
 }

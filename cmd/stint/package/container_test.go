@@ -3,6 +3,8 @@
 package packaging
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -124,5 +126,16 @@ func TestTheImageIsWhatTheServerWants(t *testing.T) {
 		if name == "STINT_DIR" && strings.Join(instructions(t, "VOLUME"), "") != value {
 			t.Errorf("%s is not the volume", value)
 		}
+	}
+	// Whether the server is well is asked with the variables it was started with.
+	_, check, ok := strings.Cut(strings.Join(instructions(t, "HEALTHCHECK"), ""), " CMD ")
+	entry := strings.Join(instructions(t, "ENTRYPOINT"), "")
+	var asks, runs []string
+	if err := errors.Join(json.Unmarshal([]byte(check), &asks), json.Unmarshal([]byte(entry), &runs)); !ok || err != nil || len(runs) != 1 || len(asks) != 2 || asks[0] != runs[0] {
+		t.Fatalf("the health check is %q, and %q runs: %v", check, entry, err)
+	}
+	help, err = exec.Command(binary, "help", asks[1]).Output()
+	if err != nil || !strings.Contains(string(help), "Exit code 0") {
+		t.Errorf("the command %s is not there, or its exit code says nothing: %v\n%s", asks[1], err, help)
 	}
 }
