@@ -51,12 +51,6 @@ func chart(r *record, source string) string {
 	var b strings.Builder
 	y := chartMargin
 	panel := func(title, note, name string, show func(float64) string) {
-		most := 0.0
-		for _, g := range wireGoals {
-			for _, s := range chartSubjects {
-				most = max(most, r.median(wireName(redisBenchmark, s.name, g.depth), name))
-			}
-		}
 		fmt.Fprintf(&b, `<text class="h" x="%d" y="%d">%s</text><text class="n" x="%d" y="%d">%s</text>`+"\n", chartMargin, y+14, title, chartMargin, y+32, note)
 		y += panelHead - 10
 		for _, g := range wireGoals {
@@ -66,9 +60,13 @@ func chart(r *record, source string) string {
 			}
 			fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`+"\n", chartMargin, y+barHeight+barStep-3, what)
 			fmt.Fprintf(&b, `<text class="n" x="%d" y="%d">-P %d</text>`+"\n", chartMargin+82, y+barHeight+barStep-3, g.depth)
+			most := 1e-9
+			for _, s := range chartSubjects {
+				most = max(most, r.median(wireName(redisBenchmark, s.name, g.depth), name))
+			}
 			for _, s := range chartSubjects {
 				v := r.median(wireName(redisBenchmark, s.name, g.depth), name)
-				width := max(chartBar*v/max(most, 1e-9), 1)
+				width := max(chartBar*v/most, 1)
 				fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`, s.class, chartLabel, y, width, barHeight)
 				fmt.Fprintf(&b, `<text class="v" x="%.1f" y="%d">%s</text>`+"\n", chartLabel+width+6, y+barHeight-3, show(v))
 				y += barStep
@@ -77,13 +75,13 @@ func chart(r *record, source string) string {
 		}
 		y += groupGap
 	}
-	panel("Requests a second", "more is better", "rate", func(v float64) string {
+	panel("Requests a second", "more is better; each group to its own scale", "rate", func(v float64) string {
 		if v >= 1e6 {
 			return fmt.Sprintf("%.2f M", v/1e6)
 		}
 		return fmt.Sprintf("%.0f k", v/1e3)
 	})
-	panel("Server CPU a request", "microseconds, less is better", "cpu", func(v float64) string { return fmt.Sprintf("%.2f µs", v) })
+	panel("Server CPU a request", "microseconds, less is better; each group to its own scale", "cpu", func(v float64) string { return fmt.Sprintf("%.2f µs", v) })
 	x := chartMargin
 	for _, s := range chartSubjects {
 		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%d" width="12" height="12" rx="2"/><text x="%d" y="%d">%s</text>`+"\n", s.class, x, y, x+18, y+11, s.title)
