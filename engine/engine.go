@@ -93,9 +93,11 @@ type shard struct {
 	// here because the lock is held anyway.
 	allowed, refused int64
 
+	expired int64 // swept from tables that were flushed since
+
 	tables [Databases]*table.Table // the first ones share the lock's cache line
 
-	_ [40]byte // keeps neighbours' locks off these lines
+	_ [32]byte // keeps neighbours' locks off these lines
 }
 
 // New makes an empty keyspace. The error wraps ErrOptions.
@@ -166,6 +168,7 @@ func (ks *Keyspace) flush(first, last int) {
 				// A cut in progress still reads the table; Close only gives
 				// its memory back to the budget.
 				t.Close()
+				sh.expired += t.Swept()
 				sh.tables[db] = nil
 			}
 		}
@@ -282,6 +285,7 @@ type Stats struct {
 	Changed   int64            // as Keyspace.Changed
 	Allowed   int64            // decisions of a cost above 0 that allowed, PEEK left out
 	Refused   int64            // … that refused
+	Expired   int64            // keys that were swept because they were full
 }
 
 // Stats counts at time now (unix ns), which does not advance the latest seen.
@@ -301,10 +305,12 @@ func (ks *Keyspace) Stats(now int64) Stats {
 		}
 		s.Allowed += sh.allowed
 		s.Refused += sh.refused
+		s.Expired += sh.expired
 		for db, t := range sh.tables {
 			if t != nil {
 				s.Keys[db] += int64(t.CountLive(now))
 				s.Changed += int64(t.Dirty())
+				s.Expired += t.Swept()
 			}
 		}
 		sh.mu.Unlock()

@@ -495,3 +495,33 @@ func TestScanTakesFewSteps(t *testing.T) {
 		}
 	}
 }
+
+// What sweeping forgets is counted, also of a database that is flushed later.
+func TestSweptKeysAreCounted(t *testing.T) {
+	ks, err := New(Options{Shards: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limit.BucketLimit{Capacity: 3, Rate: limit.Rate{Count: 1, Period: 1_000_000_000}}
+	const at = int64(1_700_000_000_000_000_000)
+	tx := ks.Begin(at)
+	for i := range byte(40) {
+		if _, err := tx.Throttle([]byte{'k', i}, l, 1, limit.Consume); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tx.End()
+	ks.Advance(at + 2_000_000_000)
+	if n := ks.Stats(at).Expired; n != 0 {
+		t.Errorf("%d keys expired before anything was swept", n)
+	}
+	for ks.Sweep(2) {
+	}
+	if n := ks.Stats(at).Expired; n != 40 {
+		t.Errorf("%d keys expired, want 40", n)
+	}
+	tx.FlushAll()
+	if n := ks.Stats(at).Expired; n != 40 {
+		t.Errorf("%d keys expired after the flush, want 40", n)
+	}
+}

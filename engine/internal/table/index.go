@@ -69,6 +69,10 @@ type index struct {
 	acct     *account
 	segments int // different ones in dir
 	deep     int // segments of full depth: at 0 the directory can be halved
+
+	// moved counts the entries that were placed anew, so that a test can bound
+	// what one call does.
+	moved int
 }
 
 // scratch holds a segment's entries while they are placed anew. It is too
@@ -326,6 +330,7 @@ func (x *index) shrink(s *segment) {
 func (x *index) rehash(s *segment, n int) {
 	buf := scratches.Get().(*scratch)
 	k := s.gather(buf)
+	x.moved += k
 	s.resize(n)
 	s.addAll(buf[:k])
 	scratches.Put(buf)
@@ -391,6 +396,7 @@ func (x *index) split(f uint32) bool {
 	buf := scratches.Get().(*scratch)
 	defer scratches.Put(buf)
 	n := s.gather(buf)
+	x.moved += n
 	r := &segment{depth: s.depth + 1}
 	s.depth++
 	copy(r.blocks[:right], s.blocks[min(left, maxBlocks):])
@@ -460,9 +466,11 @@ func (x *index) merge(f uint32) {
 		buf := scratches.Get().(*scratch)
 		have := s.numBlocks() + other.numBlocks()
 		n := s.gather(buf)
+		x.moved += n
 		s.resize(min(have, maxBlocks))
 		s.addAll(buf[:n])
 		n = other.gather(buf)
+		x.moved += n
 		s.addAll(buf[:n])
 		x.rehash(s, blocksFor(int(s.count)))
 		scratches.Put(buf)

@@ -103,8 +103,12 @@ func (t *Table) sweep(n uint32, now int64, keep Ref) (freed int) {
 	}
 	p.least = least
 	t.value = limit.Value{}
+	t.swept += int64(freed)
 	return freed
 }
+
+// Swept is how many expired records were freed since the table was made.
+func (t *Table) Swept() int64 { return t.swept }
 
 // forget removes an expired record. Whoever holds the drained records drops
 // the expired ones by itself, so it needs no tombstone, unless it was shown an

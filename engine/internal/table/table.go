@@ -67,6 +67,7 @@ type Table struct {
 	hash    func([]byte) uint64
 	n       int
 	now     int64
+	swept   int64
 	loading bool
 
 	logs     []*limit.Log // rings of sliding logs, by number
