@@ -16,6 +16,10 @@ const logEvery = 10 * time.Second
 // retryClose is the pause between attempts of the last flush.
 const retryClose = 50 * time.Millisecond
 
+// mostRest bounds the rest after a part of a dump: a disk that is slow is not
+// made slower.
+const mostRest = 20 * time.Millisecond
+
 // Info is the state of saving.
 type Info struct {
 	Interval     time.Duration // between two flushes
@@ -95,16 +99,18 @@ func (f *Flusher) run() {
 		defer t.Stop()
 		tick = t.C
 	}
-	always := make(chan struct{})
-	close(always)
+	rest := time.NewTimer(0)
+	defer rest.Stop()
 	for {
 		// Between flushes a dump goes on, a transaction at a time: of what is
-		// ready, select takes any, so a flush waits for one or two. After a
-		// failure the dump waits for a flush to succeed: nothing here runs
-		// without a pause when the disk is in trouble.
-		var dumping <-chan struct{}
+		// ready, select takes any, so a flush waits for one or two. After each
+		// it rests for as long as that took: nobody waits for a dump, and on a
+		// machine that is busy it is not to take a processor from the decisions.
+		// After a failure the dump waits for a flush to succeed: nothing here
+		// runs without a pause when the disk is in trouble.
+		var dumping <-chan time.Time
 		if f.job.dumping() && !f.paused {
-			dumping = always
+			dumping = rest.C
 		}
 		select {
 		case <-f.stop:
@@ -115,7 +121,9 @@ func (f *Flusher) run() {
 		case <-f.wake:
 			f.flush()
 		case <-dumping:
+			begin := time.Now()
 			f.dumpStep()
+			rest.Reset(min(time.Since(begin), mostRest))
 		}
 	}
 }
