@@ -133,7 +133,7 @@ func newReport(addr string, info map[string]string, now time.Time, took time.Dur
 // judge finds the problems, the worst first.
 func (r *statusReport) judge(now time.Time) {
 	if r.Version == "" {
-		r.problem("other", "what answers is no stint: %s %s", "redis_version", r.Info["redis_version"])
+		r.problem("other", "what answers is no stint: it calls itself Redis %s", r.Info["redis_version"])
 		return
 	}
 	stale := max(staleAtLeast, staleRounds*time.Duration(number(r.Info, "flush_interval_ms"))*time.Millisecond)
@@ -255,8 +255,12 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
 	case d >= 10*time.Second:
 		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= 100*time.Millisecond:
+		return d.Round(time.Millisecond).String()
 	case d >= time.Millisecond:
-		return d.Round(d / 100).Round(100 * time.Microsecond).String()
+		return d.Round(100 * time.Microsecond).String()
 	}
 	return d.Round(time.Microsecond).String()
 }
