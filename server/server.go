@@ -58,6 +58,7 @@ type Config struct {
 	Addrs         []string      // host:port, tls:host:port or unix:/path, at least one
 	TLS           *Certificates // for those with tls:; nil if there are none
 	MaxClients    int           // connections at a time, at least 1
+	EventLoops    int           // that serve TCP connections; 0: each has a goroutine
 	IdleTimeout   time.Duration // a connection silent for longer is closed; 0: never
 	MaxOutput     int           // bytes of the largest single reply
 	MaxArgument   int           // bytes of one argument
@@ -172,6 +173,7 @@ func New(cfg Config) (*Server, error) {
 		Admit:       s.admit,
 		Limits:      limits,
 		MaxClients:  cfg.MaxClients,
+		Loops:       cfg.EventLoops,
 		IdleTimeout: cfg.IdleTimeout,
 		MaxOutput:   cfg.MaxOutput,
 		Log:         cfg.Log,

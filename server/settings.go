@@ -113,6 +113,7 @@ func (s *Server) params() []command.Param {
 				}, nil
 			},
 		},
+		fixed("event-loops", "event-loops", func() string { return strconv.Itoa(s.cfg.EventLoops) }),
 		fixed("max-argument", "max-argument", func() string { return strconv.Itoa(s.cfg.MaxArgument) }),
 		fixed("proto-max-bulk-len", "max-argument", func() string { return strconv.Itoa(s.cfg.MaxArgument) }),
 		fixed("max-output", "max-output", func() string { return strconv.Itoa(s.cfg.MaxOutput) }),

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,8 @@ type Config struct {
 
 	Addr       []string `help:"Address to listen on: host:port, tls:host:port for TLS, or unix:/path for a socket. May be given several times (in the environment: separated by commas)." default:"127.0.0.1:6390" placeholder:"ADDR" group:"Network"`
 	MaxClients Integer  `help:"Most clients connected at the same time; one more is told so and disconnected. Each is an open file: the limit of the system (ulimit -n) must be 32 above it, and one more for each --addr." default:"10000" placeholder:"N" group:"Network"`
+
+	EventLoops string `help:"Event loops that serve TCP connections, 0 to 256; auto: one for every two processors. 0: a goroutine serves each connection, as it always does where a connection has to wait, over TLS and over unix sockets." default:"auto" placeholder:"auto|N" group:"Network"`
 
 	IdleTimeout Duration `help:"Close a connection that has sent nothing for so long. 0: never." default:"0" placeholder:"DURATION" group:"Network"`
 	MaxArgument Size     `help:"Largest single argument of a command." default:"1MiB" placeholder:"SIZE" group:"Network"`
@@ -64,6 +67,7 @@ const (
 	maxMaxArgument = 512 << 20             // as in Redis
 	minMaxOutput   = 1 << 20               // the replies to what is decided at a time, and to what clients ask at a handshake, must fit
 	maxMaxClients  = server.MaxMaxClients
+	maxEventLoops  = 256 // each has a thread and buffers of its own
 	minMaxMemory   = server.MinMaxMemory
 	maxSlowlog     = server.MaxSlowLog
 	maxClock       = 1<<62 - 1 // latest instant the engine decides at, unix ns
@@ -107,6 +111,7 @@ func (c *Config) Validate() error {
 			return bad(choice.flag, "%q is not one of %s", given, strings.Join(choice.allowed, ", "))
 		}
 	}
+	c.EventLoops = strings.ToLower(c.EventLoops)
 	seen := map[string]bool{}
 	for _, a := range c.Addr {
 		if err := checkAddr(a); err != nil {
@@ -126,6 +131,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.MaxClients < 1 || c.MaxClients > maxMaxClients:
 		return bad("max-clients", "%d is out of range: want 1 to %d", c.MaxClients, maxMaxClients)
+	case !validLoops(c.EventLoops):
+		return bad("event-loops", "%q is not auto, or a number from 0 to %d", c.EventLoops, maxEventLoops)
 	case c.MaxArgument < minMaxArgument || c.MaxArgument > maxMaxArgument:
 		return bad("max-argument", "%v is out of range: want %v to %v", c.MaxArgument, Size(minMaxArgument), Size(maxMaxArgument))
 	case c.MaxOutput < minMaxOutput:
@@ -146,6 +153,23 @@ func (c *Config) Validate() error {
 		return bad("debug-clock", "%d is out of range: want unix nanoseconds, 0 to %d", *c.DebugClock, int64(maxClock))
 	}
 	return nil
+}
+
+// validLoops accepts auto and digits.
+func validLoops(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return s == "auto" || err == nil && n <= maxEventLoops
+}
+
+// eventLoops is the number of event loops to start. With one for every two
+// processors the other half is for what the kernel does on the way to a client,
+// for flushes and for connections that have to wait: docs/server.md.
+func (c *Config) eventLoops() int {
+	if c.EventLoops == "auto" {
+		return max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	n, _ := strconv.Atoi(c.EventLoops) // Validate has read it
+	return n
 }
 
 // checkAddr accepts host:port with a numeric port, the same after tls:, and

@@ -166,6 +166,7 @@ func (st *state) begin(ctx context.Context, cfg *Config, with secrets, ks *engin
 		Persist:       persister,
 		Addrs:         cfg.Addr,
 		MaxClients:    int(cfg.MaxClients),
+		EventLoops:    cfg.eventLoops(),
 		IdleTimeout:   time.Duration(cfg.IdleTimeout),
 		MaxOutput:     int(cfg.MaxOutput),
 		MaxArgument:   int(cfg.MaxArgument),

@@ -57,6 +57,10 @@ func (c *Command) Index() int32 { return c.index }
 // connection.
 func (c *Command) Store() bool { return c.Run != nil }
 
+// Immediate says that the command is decided at once and has a small reply,
+// whatever the state of the server is.
+func (c *Command) Immediate() bool { return c.Flags&(Fast|Slow) == Fast }
+
 // takes says whether n words, the name included, suit the command's arity.
 func (c *Command) takes(n int) bool {
 	if c.Arity >= 0 {

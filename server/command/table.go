@@ -125,32 +125,6 @@ func (c *Command) sub(name []byte) *Command {
 	return nil
 }
 
-// Find returns the command that args call, which may be empty, or nil and the
-// line of the error to reply: unknown, or of wrong arity. It does not allocate
-// unless there is an error to tell.
-func Find(args [][]byte) (*Command, string) {
-	if len(args) == 0 {
-		return nil, ErrUnknown(args)
-	}
-	c := commands.find(args[0])
-	if c == nil {
-		return nil, ErrUnknown(args)
-	}
-	if c.Sub != nil && (len(args) > 1 || c.Conn == nil) {
-		if len(args) == 1 {
-			return nil, ErrArity(c.full)
-		}
-		outer := c
-		if c = outer.sub(args[1]); c == nil {
-			return nil, ErrUnknownSub(outer.Name, args[1])
-		}
-	}
-	if !c.takes(len(args)) {
-		return nil, ErrArity(c.full)
-	}
-	return c, ""
-}
-
 // At returns the command with the number that Index gave.
 func At(index int32) *Command { return commands.all[index] }
 

@@ -14,10 +14,10 @@ func TestPipelineAllocatesNothing(t *testing.T) {
 	exists, ping := words("EXISTS k"), words("PING")
 	n := testing.AllocsPerRun(1000, func() {
 		for range 16 {
-			s.Command(exists)
+			s.Command(exists, true)
 		}
-		s.Command(ping)
-		s.Command(exists)
+		s.Command(ping, true)
+		s.Command(exists, true)
 		out, _, _ = s.Flush(out[:0])
 	})
 	if n != 0 {

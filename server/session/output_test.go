@@ -18,9 +18,9 @@ func TestRepliesOfAPipelineComeInPieces(t *testing.T) {
 	want := ""
 	const n = 10
 	for i := range n {
-		s.Command([][]byte{[]byte("ECHO"), []byte(text)})
-		s.Command(words(fmt.Sprint("EXISTS ", i)))
-		s.Command(words("NOPE"))
+		s.Command([][]byte{[]byte("ECHO"), []byte(text)}, true)
+		s.Command(words(fmt.Sprint("EXISTS ", i)), true)
+		s.Command(words("NOPE"), true)
 		want += fmt.Sprintf("$40000\r\n%s\r\n+%d db0 resp2\r\n-ERR unknown command 'NOPE', with args beginning with: \r\n", text, i)
 	}
 	got, calls := "", 0
@@ -55,8 +55,8 @@ func TestRepliesOfAPipelineComeInPieces(t *testing.T) {
 // A client that has not taken the replies before still gets on, by one command.
 func TestFlushGetsOnWithAFullBuffer(t *testing.T) {
 	s, _, _ := newSession("")
-	s.Command(words("PING"))
-	s.Command(words("PING"))
+	s.Command(words("PING"), true)
+	s.Command(words("PING"), true)
 	full := make([]byte, resp.FlushBytes)
 	out, more, end := s.Flush(full)
 	if len(out) != len(full)+len("+PONG\r\n") || !more || end != nil {
@@ -71,10 +71,10 @@ func TestFlushGetsOnWithAFullBuffer(t *testing.T) {
 func TestEndComesWithTheLastPiece(t *testing.T) {
 	for _, last := range []string{"QUIT", "POST / HTTP/1.1"} {
 		s, f, _ := newSession("")
-		s.Command([][]byte{[]byte("ECHO"), make([]byte, resp.FlushBytes)})
-		s.Command(words("EXISTS a"))
-		s.Command(words(last))
-		s.Command(words("EXISTS b"))
+		s.Command([][]byte{[]byte("ECHO"), make([]byte, resp.FlushBytes)}, true)
+		s.Command(words("EXISTS a"), true)
+		s.Command(words(last), true)
+		s.Command(words("EXISTS b"), true)
 		if _, more, end := s.Flush(nil); !more || end != nil {
 			t.Errorf("%s: first more %v, end %v", last, more, end)
 		}
@@ -87,8 +87,8 @@ func TestEndComesWithTheLastPiece(t *testing.T) {
 
 func TestSessionClosedBetweenPiecesRunsNothingMore(t *testing.T) {
 	s, f, _ := newSession("")
-	s.Command([][]byte{[]byte("ECHO"), make([]byte, resp.FlushBytes)})
-	s.Command(words("EXISTS a"))
+	s.Command([][]byte{[]byte("ECHO"), make([]byte, resp.FlushBytes)}, true)
+	s.Command(words("EXISTS a"), true)
 	if _, more, _ := s.Flush(nil); !more {
 		t.Fatal("all is run at once")
 	}
@@ -117,7 +117,7 @@ func TestOutputBoundIsOfOneReply(t *testing.T) {
 	s, f, _ := newSession("")
 	s.maxOutput = longest - 1
 	for _, line := range lines {
-		s.Command(words(line))
+		s.Command(words(line), true)
 	}
 	out, more, end := s.Flush(nil)
 	var over interface{ OverOutput() bool }

@@ -43,6 +43,7 @@ type Session struct {
 
 	maxOutput int // bytes, 0: no bound
 
+	find  command.Finder
 	multi bool  // MULTI was sent, and neither EXEC nor DISCARD since
 	end   error // close after the replies so far, and why; nothing more is taken
 }
@@ -136,19 +137,27 @@ func (s *Session) Closed() {
 
 // Command takes one command of the pipeline: the name and its arguments, which
 // must stay as they are until all is decided. No words at all is nothing.
-func (s *Session) Command(args [][]byte) {
+// Without wait it does not take a command that may take long or have a large
+// reply, and returns false.
+func (s *Session) Command(args [][]byte, wait bool) (taken bool) {
 	if s.end != nil || len(args) == 0 {
-		return
+		return true
 	}
-	cmd, line := command.Find(args)
-	inside, refusal := command.Transaction(args[0], s.multi)
-	s.multi = inside
-	if refusal != "" {
-		cmd, line = nil, refusal
-	} else if cmd == nil && speaksHTTP(args[0]) {
-		s.end = errHTTP
-		s.server.Counters.CrossClosed.Add(1)
-		return
+	cmd, line := s.find.Find(args)
+	if !wait && cmd != nil && !cmd.Immediate() {
+		return false
+	}
+	// The command that opens a transaction is in the table only to be refused.
+	if cmd == nil || s.multi {
+		inside, refusal := command.Transaction(args[0], s.multi)
+		s.multi = inside
+		if refusal != "" {
+			cmd, line = nil, refusal
+		} else if cmd == nil && speaksHTTP(args[0]) {
+			s.end = errHTTP
+			s.server.Counters.CrossClosed.Add(1)
+			return true
+		}
 	}
 	if s.work == nil {
 		s.work = works.Get().(*work)
@@ -160,6 +169,7 @@ func (s *Session) Command(args [][]byte) {
 		s.work.lines = append(s.work.lines, line)
 	}
 	s.work.items = append(s.work.items, item)
+	return true
 }
 
 // speaksHTTP says whether the first word of an unknown command gives away a

@@ -49,7 +49,7 @@ func words(line string) [][]byte { return bytes.Fields([]byte(line)) }
 // send has the session handle the commands as one pipeline.
 func send(s *Session, lines ...string) (reply string, end bool) {
 	for _, line := range lines {
-		s.Command(words(line))
+		s.Command(words(line), true)
 	}
 	out, end := flush(s, nil)
 	return string(out), end
@@ -119,8 +119,8 @@ func TestConnectionCommandsHoldFromTheNextCommandOn(t *testing.T) {
 
 func TestRepliesFollowWhatIsInTheBuffer(t *testing.T) {
 	s, _, _ := newSession("")
-	s.Command(words("EXISTS a"))
-	s.Command(words("PING"))
+	s.Command(words("EXISTS a"), true)
+	s.Command(words("PING"), true)
 	out, _ := flush(s, []byte("before"))
 	if want := "before+a db0 resp2\r\n+PONG\r\n"; string(out) != want {
 		t.Errorf("got %q, want %q", out, want)
@@ -183,8 +183,8 @@ func TestNothingOfATransactionIsRun(t *testing.T) {
 
 func TestEmptyCommandIsNothing(t *testing.T) {
 	s, _, server := newSession("")
-	s.Command(nil)
-	s.Command([][]byte{})
+	s.Command(nil, true)
+	s.Command([][]byte{}, true)
 	if out, end := flush(s, nil); len(out) != 0 || end {
 		t.Errorf("got %q, %v", out, end)
 	}
@@ -320,9 +320,9 @@ func TestCommandsAreCounted(t *testing.T) {
 
 func TestClosedSessionRunsNothing(t *testing.T) {
 	s, f, _ := newSession("")
-	s.Command(words("EXISTS a"))
+	s.Command(words("EXISTS a"), true)
 	s.Closed()
-	s.Command(words("EXISTS b"))
+	s.Command(words("EXISTS b"), true)
 	if out, end := flush(s, nil); len(out) != 0 || !end || len(f.batches) != 0 {
 		t.Errorf("got %q, %v, batches %v", out, end, f.batches)
 	}
@@ -331,7 +331,7 @@ func TestClosedSessionRunsNothing(t *testing.T) {
 func TestSessionAfterAPanicInTheStoreTakesFreshMemory(t *testing.T) {
 	server := &command.Server{}
 	s := New(server, panicStore{}, Info{ID: 1})
-	s.Command(words("EXISTS a"))
+	s.Command(words("EXISTS a"), true)
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -383,8 +383,8 @@ func FuzzCommand(f *testing.F) {
 		if three {
 			s.conn.Proto = 3
 		}
-		s.Command(bytes.Split(line, []byte{0}))
-		s.Command(words("ECHO mark"))
+		s.Command(bytes.Split(line, []byte{0}), true)
+		s.Command(words("ECHO mark"), true)
 		out, end := flush(s, nil)
 		if end {
 			return

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,16 +14,26 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// conn is one connection. All but the atomics belongs to its goroutine.
+// conn is one connection. All but the atomics and what at guards belongs to
+// whoever drives it: its own goroutine, or an event loop (loop.go).
 //
 // Replies keep their order, and a client that sends faster than it is served
 // feels it, because input stays unread until everything read before it has
 // been decided and its replies are with the operating system.
 type conn struct {
 	s    *Server
-	nc   net.Conn
+	nc   net.Conn // nil while an event loop has it; changed with at held
 	info ConnInfo
 	sess Session
+
+	at     sync.Mutex // for those who close or wake it from outside
+	looped *looped    // nil while a goroutine has it
+	dead   bool       // killed
+
+	// rounds is how many the goroutine still drives before an event loop may
+	// have the connection (back); stay is the number for the next time.
+	rounds, stay int
+	last         bool // only to write what is in out, and end
 
 	guard resp.Guard
 	buf   []byte // input; its length is its capacity
@@ -46,18 +57,45 @@ type conn struct {
 	watched // the watch's own notes
 }
 
-// serve is the connection's goroutine.
+// serve is the connection's goroutine: from the beginning, or from where an
+// event loop has left off.
 func (c *conn) serve() {
-	defer c.leave()
-	if !c.secure() {
-		return
+	move := false
+	defer func() {
+		if !move {
+			c.leave(recover())
+		}
+	}()
+	move = c.drive()
+	if move {
+		c.s.loops.adopt(c)
 	}
-	c.sess = c.s.o.NewSession(c.info)
-	c.buf = make([]byte, bufSmall)
+}
+
+// drive serves the connection until its end, or until it may go to an event
+// loop: it reports which.
+func (c *conn) drive() (move bool) {
+	if c.sess == nil {
+		if !c.secure() {
+			return false
+		}
+		c.sess = c.s.o.NewSession(c.info)
+		c.buf = make([]byte, bufSmall)
+	}
+	switch {
+	case c.last:
+		c.farewell()
+		return false
+	case (c.w > 0 || len(c.out) > 0) && c.round():
+		return false
+	}
 	for !c.s.draining.Load() {
+		if c.rounds <= 0 && c.mayMove() {
+			return true
+		}
 		if c.w == len(c.buf) && !c.grow() {
 			c.farewell()
-			return
+			return false
 		}
 		if c.w > bufSmall {
 			c.enter(stalled)
@@ -70,35 +108,39 @@ func (c *conn) serve() {
 			c.enter(deciding)
 			c.bytesIn.Add(uint64(n))
 			c.w += n
+			c.rounds--
 			if c.round() {
-				return
+				return false
 			}
 		}
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if c.obey() {
-				return
+				return false
 			}
 		default:
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 				c.s.o.Log.Debug("reading from a client failed", "id", c.info.ID, "error", err)
 			}
-			return
+			return false
 		}
 	}
 	c.closeGently()
+	return false
 }
 
-// leave ends the connection. A panic in it stops here: it has cost this client
-// its connection and nobody else anything.
-func (c *conn) leave() {
-	if v := recover(); v != nil {
-		c.s.panics.Add(1)
-		c.s.o.Log.Error("handling a connection panicked, it is closed", "id", c.info.ID, "panic", v, "stack", string(debug.Stack()))
+// leave ends the connection; v is what it panicked with, or nil. A panic stops
+// here: it has cost this client its connection and nobody else anything.
+func (c *conn) leave(v any) {
+	defer c.s.wg.Done()
+	if v != nil {
+		c.panicked("handling a connection panicked, it is closed", v)
 	}
 	c.enter(leaving)
-	_ = c.nc.Close()
+	if c.nc != nil {
+		_ = c.nc.Close()
+	}
 	c.s.held.Add(-c.held)
 	c.s.heldReplies.Add(-c.owed.Swap(0))
 	defer c.s.leave(c)
@@ -107,11 +149,16 @@ func (c *conn) leave() {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			c.s.panics.Add(1)
-			c.s.o.Log.Error("ending a session panicked", "id", c.info.ID, "panic", v, "stack", string(debug.Stack()))
+			c.panicked("ending a session panicked", v)
 		}
 	}()
 	c.sess.Closed()
+}
+
+// panicked counts and logs a panic.
+func (c *conn) panicked(what string, v any) {
+	c.s.panics.Add(1)
+	c.s.o.Log.Error(what, "id", c.info.ID, "panic", v, "stack", string(debug.Stack()))
 }
 
 // round handles everything that has arrived: batch after batch is decided, and
@@ -119,17 +166,15 @@ func (c *conn) leave() {
 // whether the connection is to be closed.
 func (c *conn) round() (end bool) {
 	for {
-		count, more, fault := c.collect()
+		used, count, next, fault := c.collect(c.buf[c.r:c.w], true)
+		c.r += used
+		more := next == others
 		if count > 0 && !c.decide(count) {
 			return true
 		}
 		if fault != nil {
-			c.s.protocolErrors.Add(1)
-			c.s.o.Log.Debug("a client does not speak the protocol, the connection is closed", "id", c.info.ID, "error", fault)
-			if errors.Is(fault, resp.ErrTLS) {
-				c.s.countTLS(c.info.ID, c.info.Remote)
-			}
-			c.refuse("ERR " + fault.Error())
+			c.faulty(fault)
+			c.farewell()
 			return true
 		}
 		if len(c.out) > 0 && (!more || len(c.out) >= resp.FlushBytes) && !c.flush() {
@@ -160,11 +205,7 @@ func (c *conn) decide(count int) bool {
 			return false
 		}
 		if end != nil {
-			var over interface{ OverOutput() bool }
-			if errors.As(end, &over) && over.OverOutput() {
-				c.s.slowClosed.Add(1)
-				c.s.o.Log.Warn("a reply is over the output bound, the connection is closed", "id", c.info.ID, "error", end)
-			}
+			c.ended(end)
 			c.farewell()
 			return false
 		}
@@ -176,6 +217,28 @@ func (c *conn) decide(count int) bool {
 			return false
 		}
 	}
+}
+
+// ended tells why the session wants the end, if that is for the operator.
+func (c *conn) ended(end error) {
+	var over interface{ OverOutput() bool }
+	if errors.As(end, &over) && over.OverOutput() {
+		c.s.slowClosed.Add(1)
+		c.s.o.Log.Warn("a reply is over the output bound, the connection is closed", "id", c.info.ID, "error", end)
+	}
+}
+
+// faulty counts input that is no command, and appends the error that is the
+// last reply.
+func (c *conn) faulty(fault error) {
+	c.s.protocolErrors.Add(1)
+	c.s.o.Log.Debug("a client does not speak the protocol, the connection is closed", "id", c.info.ID, "error", fault)
+	if errors.Is(fault, resp.ErrTLS) {
+		c.s.countTLS(c.info.ID, c.info.Remote)
+	}
+	w := resp.Writer{B: c.out}
+	w.Error("ERR " + fault.Error())
+	c.out = w.B
 }
 
 // account books what the output buffer holds. When that grows and is, with those
@@ -206,39 +269,53 @@ func (c *conn) account() bool {
 	return true
 }
 
-// collect hands commands to the session until it is time for a Flush, and
-// returns how many. more says that others may have arrived behind them; fault
-// is what the next bytes are, if not a command.
-func (c *conn) collect() (count int, more bool, fault error) {
+// What collect has found behind the commands that it took.
+type next uint8
+
+const (
+	nothing next = iota // but a part of a command at most
+	others              // commands may follow, after a Flush
+	slow                // a command that the session takes only where it may wait
+	garbage             // no command
+)
+
+// collect hands commands to the session until it is time for a Flush. It
+// returns how many bytes of in and how many commands these were, and what
+// follows; fault says why it is garbage. wait allows commands that take long.
+func (c *conn) collect(in []byte, wait bool) (used, count int, n next, fault error) {
 	authenticated := c.sess.Authenticated()
-	for from := c.r; count < batchCommands && c.r-from < batchBytes; {
-		n, v, err := c.guard.Next(c.buf[c.r:c.w], &c.s.o.Limits, authenticated)
+	for count < batchCommands && used < batchBytes {
+		size, v, err := c.guard.Next(in[used:], &c.s.o.Limits, authenticated)
 		switch v {
 		case resp.More:
-			return count, false, nil
+			return used, count, nothing, nil
 		case resp.Bad:
-			return count, false, err
+			return used, count, garbage, err
 		}
-		command := c.buf[c.r : c.r+n]
-		c.r += n
+		command := in[used : used+size]
 		if v == resp.Empty {
+			used += size
 			continue
 		}
 		args, fault := c.parse(command)
 		if fault != nil {
-			return count, false, fault
+			return used, count, garbage, fault
 		}
 		if len(args) == 0 {
-			continue // a line of blanks
+			used += size // a line of blanks
+			continue
 		}
-		c.sess.Command(args)
+		if !c.sess.Command(args, wait) {
+			return used, count, slow, nil
+		}
+		used += size
 		count++
 		if !authenticated {
 			// The next command may be larger if this one is the password.
 			break
 		}
 	}
-	return count, true, nil
+	return used, count, others, nil
 }
 
 // parse splits a command that the guard has called complete. All commands of a
@@ -335,14 +412,6 @@ func (c *conn) shrink() {
 	}
 	c.args, c.out = nil, nil
 	c.account()
-}
-
-// refuse answers with an error, after the replies before it, and ends.
-func (c *conn) refuse(line string) {
-	w := resp.Writer{B: c.out}
-	w.Error(line)
-	c.out = w.B
-	c.farewell()
 }
 
 // farewell writes the last replies and sees to it that the client gets them.

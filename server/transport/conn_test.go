@@ -119,7 +119,7 @@ func TestCommandsDoNotAllocateOnTheirWay(t *testing.T) {
 // five answers every batch with one decision.
 type five struct{}
 
-func (five) Command([][]byte) {}
+func (five) Command([][]byte, bool) bool { return true }
 func (five) Flush(out []byte) ([]byte, bool, error) {
 	return append(out, "*5\r\n:1\r\n:2\r\n:3\r\n:4\r\n:5\r\n"...), false, nil
 }

@@ -16,15 +16,20 @@ import (
 // ErrStopped is returned by Serve when the Server was stopped before.
 var ErrStopped = errors.New("transport: the server has been stopped")
 
-// Server serves connections over net.Conn. Its goroutines: one for each
-// running Serve, one for each connection, one that watches the silent ones, and
-// for a moment one for a connection that is turned away. Shutdown stops them
-// all and waits. Its methods may be called from any goroutine.
+// Server serves connections over net.Conn and event loops. Its goroutines: one
+// for each running Serve, one for each connection that no event loop has, one
+// for each event loop, one that watches the silent, and for a moment one for a
+// connection that is turned away. Shutdown stops them all and waits. Its methods
+// may be called from any goroutine.
 type Server struct {
 	o    Options
-	tick time.Duration // how often connections are looked at
-	done chan struct{} // closed when Shutdown begins
-	wg   sync.WaitGroup
+	tick time.Duration  // how often connections are looked at
+	stay int            // rounds of a new connection before an event loop may have it
+	back int            // the same, at least, of one that an event loop had
+	done chan struct{}  // closed when Shutdown begins
+	wg   sync.WaitGroup // goroutines, and connections until they have left
+
+	loops loops
 
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // ns
@@ -63,11 +68,14 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		o:         o,
 		tick:      watchEvery,
+		stay:      stayFirst,
+		back:      stayLeast,
 		made:      time.Now(),
 		done:      make(chan struct{}),
 		conns:     make(map[uint64]*conn),
 		listeners: make(map[net.Listener]struct{}),
 	}
+	s.loops.s = s
 	s.maxClients.Store(int64(o.MaxClients))
 	s.idleTimeout.Store(int64(o.IdleTimeout))
 	return s, nil
@@ -134,7 +142,7 @@ func (s *Server) forget(l net.Listener) {
 // welcome gives a new connection its goroutine, or turns it away. It does not
 // wait: others may be behind it in the queue.
 func (s *Server) welcome(nc net.Conn) {
-	c := &conn{s: s, nc: nc}
+	c := &conn{s: s, nc: nc, rounds: s.stay}
 	refusal := ""
 	if s.o.Admit != nil {
 		refusal = s.o.Admit(nc)
@@ -157,7 +165,8 @@ func (s *Server) welcome(nc net.Conn) {
 		_, c.info.Unix = c.info.Local.(*net.UnixAddr)
 		_, c.info.TLS = nc.(*tlsConn)
 		s.conns[c.info.ID] = c
-		s.wg.Go(c.serve)
+		s.wg.Add(1)
+		go c.serve()
 		s.mu.Unlock()
 		return
 	}
@@ -195,27 +204,33 @@ func turnAway(nc net.Conn, refusal string, careful bool) {
 // linger lets a client read the last reply. Closing a socket while input is
 // unread makes TCP drop what the client has not yet received; so the server's
 // side is closed first, and for a moment what still comes is thrown away: until
-// nothing has come for quiet, the client has closed too, or lingerFor is over.
+// nothing has come for quiet, the client has closed too, or lingerFor is over. A
+// client that sends without an end, and takes its replies all the while, gets
+// the time for that, up to lingerLongest.
 func linger(nc net.Conn, buf []byte, quiet time.Duration) {
 	half, ok := nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	end := time.Now().Add(lingerFor)
-	until := time.Now().Add(quiet)
-	for total := 0; total < lingerBytes; {
+	begin := time.Now()
+	end, until := begin.Add(lingerFor), begin.Add(quiet)
+	for total := 0; ; {
 		_ = nc.SetReadDeadline(until)
 		n, err := nc.Read(buf)
 		total += n
+		now := time.Now()
 		switch {
 		case n > 0:
-			if until = time.Now().Add(quiet); until.After(end) {
+			if !now.Before(end) || total >= lingerBytes {
+				if unacknowledged(nc) == 0 || now.Sub(begin) >= lingerLongest {
+					return
+				}
+				end = now.Add(quiet)
+			}
+			if until = now.Add(quiet); until.After(end) {
 				until = end
 			}
-			if !time.Now().Before(end) {
-				return
-			}
-		case !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(until):
+		case !errors.Is(err, os.ErrDeadlineExceeded) || !now.Before(until):
 			// A deadline that Shutdown has set to wake this connection may
 			// arrive late; only our own ends the wait.
 			return
@@ -361,9 +376,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for _, c := range s.all() {
 		c.wake()
 	}
+	s.loops.drain()
 	finished := make(chan struct{})
 	go func() {
 		s.wg.Wait()
+		s.loops.stop()
 		close(finished)
 	}()
 	select {

@@ -271,10 +271,11 @@ func inUse() int64 {
 // TestAStopLosesNoReply fails when a client that reads, and never stops
 // sending, misses replies to what was decided before the stop.
 func TestAStopLosesNoReply(t *testing.T) {
-	s, err := New(Options{NewSession: func(ConnInfo) Session { return new(count) }})
+	s, err := New(Options{NewSession: func(ConnInfo) Session { return new(count) }, Loops: present.loops})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.stay, s.back = present.stay, present.stay
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +334,7 @@ func TestAStopLosesNoReply(t *testing.T) {
 // count replies a line to each command.
 type count struct{ n int }
 
-func (c *count) Command([][]byte) { c.n++ }
+func (c *count) Command([][]byte, bool) bool { c.n++; return true }
 func (c *count) Flush(out []byte) ([]byte, bool, error) {
 	for ; c.n > 0; c.n-- {
 		out = append(out, "+PONG\r\n"...)

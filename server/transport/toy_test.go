@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strconv"
@@ -16,7 +17,39 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// The suite runs once for each way to serve TCP connections. What it says of a
+// limit, a time-out or the order of replies holds for all of them.
+var ways = []way{
+	{name: "a goroutine a connection"},
+	{name: "an event loop from the first byte", loops: 1, stay: 0},
+	{name: "two event loops, and back to them soon", loops: 2, stay: 2},
+}
+
+type way struct {
+	name        string
+	loops, stay int
+}
+
+// present is the way of this run.
+var present way
+
+type suite struct{ *testing.M }
+
+func (s suite) Run() (code int) {
+	for _, present = range ways {
+		fmt.Println("=== transport:", present.name)
+		code = max(code, s.M.Run())
+	}
+	return code
+}
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(suite{m},
+		// They look after gnet's pool of goroutines from the start of the
+		// program until an event loop is made, if one is.
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
+		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"))
+}
 
 // patience bounds waits for what must happen; only a broken test waits so long.
 const patience = 20 * time.Second
@@ -34,7 +67,16 @@ type toy struct {
 	pending [][][]byte
 }
 
-func (s *toy) Command(args [][]byte) { s.pending = append(s.pending, args) }
+func (s *toy) Command(args [][]byte, wait bool) bool {
+	switch strings.ToUpper(string(args[0])) {
+	case "WAIT", "BIG", "OVER":
+		if !wait {
+			return false
+		}
+	}
+	s.pending = append(s.pending, args)
+	return true
+}
 
 func (s *toy) Flush(out []byte) ([]byte, bool, error) {
 	s.flushes++
@@ -98,9 +140,13 @@ func newServer(t testing.TB, o Options) *Server {
 	if o.NewSession == nil {
 		o.NewSession = func(info ConnInfo) Session { return &toy{info: info, open: true} }
 	}
+	o.Loops = present.loops
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if present.loops > 0 {
+		s.stay, s.back = present.stay, present.stay
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

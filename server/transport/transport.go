@@ -7,8 +7,8 @@
 // may block or keep silent, and that a fault in one connection ends only that.
 //
 // netconn.go and conn.go are the transport over net.Conn, with a goroutine a
-// connection, on every platform and for every net.Listener. Another way to
-// wait for input is a sibling of these files that drives the same Session.
+// connection, on every platform and for every net.Listener. loop.go serves TCP
+// connections from a few event loops as long as they need no wait.
 package transport
 
 import (
@@ -27,7 +27,11 @@ type Session interface {
 	// Command takes the next command of a pipeline: its name and arguments, at
 	// least one. They are valid until the last Flush of the batch returns; one
 	// kept for longer would change, and keep alive a buffer that was given up.
-	Command(args [][]byte)
+	//
+	// wait allows a command that may take long, or have a large reply. Without
+	// it such a command is not taken: Command returns false, and the same one
+	// comes again, with wait.
+	Command(args [][]byte, wait bool) (taken bool)
 
 	// Flush decides what was collected, in order, and appends the replies to
 	// out. Once out has resp.FlushBytes or more it stops after the command at hand
@@ -78,6 +82,11 @@ type Options struct {
 
 	Limits resp.Limits // of one command; resp.DefaultLimits if all are zero
 
+	// Loops is how many event loops serve TCP connections that need no wait; 0:
+	// none, a goroutine serves each connection. Sessions must decide at once
+	// what they take without wait.
+	Loops int
+
 	MaxClients  int           // connections at a time; 10,000; below 0: no limit
 	IdleTimeout time.Duration // a connection silent for longer is closed; 0: never
 
@@ -117,11 +126,13 @@ const (
 	leastProgress = 64 << 10              // bytes that a slow client has to move in a time-out
 	lastLook      = 10 * time.Millisecond // for what else it takes when that is over
 
-	quietAfter  = 10 * time.Second       // silence after which buffers shrink
-	lingerFor   = 500 * time.Millisecond // how long a refused client's input is still read
-	lingerBytes = 16 << 20
-	lingerQuiet = 20 * time.Millisecond // at a stop: how long nothing may come before the client counts as silent
-	lingerMost  = 16                    // connections being turned away that get this care at a time
+	quietAfter = 10 * time.Second // silence after which buffers shrink
+
+	lingerFor     = 500 * time.Millisecond // how long a refused client's input is still read
+	lingerBytes   = 16 << 20
+	lingerLongest = 5 * time.Second       // the same of one that still takes replies
+	lingerQuiet   = 20 * time.Millisecond // at a stop: how long nothing may come before the client counts as silent
+	lingerMost    = 16                    // connections being turned away that get this care at a time
 
 	backoffMin = 5 * time.Millisecond // after a failed accept, doubled each time
 	backoffMax = time.Second
@@ -149,8 +160,8 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("transport: the limit %s is %d, want at least 1", name, n)
 		}
 	}
-	if o.IdleTimeout < 0 || o.StallTimeout < 0 || o.WriteTimeout < 0 || o.MaxOutput < 0 || o.MaxInput < 0 || o.MaxReplies < 0 {
-		return o, errors.New("transport: a time-out or bound is below 0")
+	if o.Loops < 0 || o.IdleTimeout < 0 || o.StallTimeout < 0 || o.WriteTimeout < 0 || o.MaxOutput < 0 || o.MaxInput < 0 || o.MaxReplies < 0 {
+		return o, errors.New("transport: a time-out, bound or number of event loops is below 0")
 	}
 	if o.MaxClients == 0 {
 		o.MaxClients = 10_000

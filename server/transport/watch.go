@@ -15,6 +15,7 @@ const (
 	stalled         // waiting for the rest of a command that holds memory
 	writing         // waiting for the client to take replies
 	leaving         // ending
+	looping         // with an event loop, which looks after it
 
 	phaseBits = 3
 )
@@ -65,6 +66,7 @@ func (s *Server) watch() {
 		for _, c := range list {
 			c.look(now)
 		}
+		s.loops.look(now)
 		clear(list)
 		list = list[:0]
 	}
@@ -97,7 +99,11 @@ func (c *conn) look(now time.Time) {
 	case writing:
 		if silent >= c.s.o.WriteTimeout {
 			c.demand(beat, orderSlow)
-			_ = c.nc.SetWriteDeadline(longAgo)
+			c.at.Lock()
+			if c.nc != nil {
+				_ = c.nc.SetWriteDeadline(longAgo)
+			}
+			c.at.Unlock()
 		}
 	}
 }
@@ -127,11 +133,27 @@ var longAgo = time.Unix(1, 0)
 // demand leaves an order for a connection seen at that beat.
 func (c *conn) demand(beat, order uint64) { c.order.Store(beat<<orderBits | order) }
 
-// wake makes a wait for input return.
-func (c *conn) wake() { _ = c.nc.SetReadDeadline(longAgo) }
+// wake makes a goroutine's wait for input return.
+func (c *conn) wake() {
+	c.at.Lock()
+	defer c.at.Unlock()
+	if c.nc != nil {
+		_ = c.nc.SetReadDeadline(longAgo)
+	}
+}
 
 // kill ends the connection from any goroutine: every wait fails from now on.
-func (c *conn) kill() { _ = c.nc.Close() }
+func (c *conn) kill() {
+	c.at.Lock()
+	defer c.at.Unlock()
+	c.dead = true
+	switch {
+	case c.looped != nil:
+		c.looped.close()
+	case c.nc != nil:
+		_ = c.nc.Close()
+	}
+}
 
 // enter tells the watch what the connection's goroutine is about to do.
 func (c *conn) enter(phase uint64) { c.beat.Store(c.steps<<phaseBits | phase) }
@@ -152,11 +174,17 @@ func (c *conn) obey() (end bool) {
 	_ = c.nc.SetReadDeadline(time.Time{})
 	switch c.ordered() {
 	case orderIdle:
-		c.s.idleClosed.Add(1)
-		c.s.o.Log.Debug("a client has sent nothing or too little for too long, the connection is closed", "id", c.info.ID)
+		c.idle()
 		return true
 	case orderShrink:
 		c.shrink()
+		c.rounds = 0 // what waits costs an event loop less
 	}
 	return false
+}
+
+// idle counts a connection that is closed for its silence.
+func (c *conn) idle() {
+	c.s.idleClosed.Add(1)
+	c.s.o.Log.Debug("a client has sent nothing or too little for too long, the connection is closed", "id", c.info.ID)
 }
