@@ -62,7 +62,8 @@ func runCompare(ctx context.Context, args []string, out, progress io.Writer) (er
 	}
 	defer os.RemoveAll(dir)
 	there, here := filepath.Join(dir, "there"), filepath.Join(dir, "here")
-	fmt.Fprintf(progress, "building %s and %s\n", c.Ref, sourceState())
+	state := sourceState()
+	fmt.Fprintf(progress, "building %s and %s\n", c.Ref, state)
 	commit, err := buildAt(ctx, c.Ref, filepath.Join(dir, "tree"), there)
 	if err != nil {
 		return err
@@ -74,8 +75,8 @@ func runCompare(ctx context.Context, args []string, out, progress io.Writer) (er
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s, %s, %d cores; durability %s, %d connections, %d rounds of %v\n%s by commit %s: above 1 there is more of it here\n\n",
-		sourceState(), rec.Machine.CPU, rec.Machine.Cores, durability, c.Conns, c.Rounds, c.Duration, sourceState(), commit)
+	fmt.Fprintf(out, "%s, %d cores; durability %s, %d connections, %d rounds of %v\nhere: %s; there: commit %s; a ratio above 1: there is more of it here\n\n",
+		rec.Machine.CPU, rec.Machine.Cores, durability, c.Conns, c.Rounds, c.Duration, state, commit)
 	compareTable(out, rec, c.Pipelines)
 	return nil
 }

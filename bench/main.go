@@ -40,7 +40,7 @@ func main() {
 	case errors.Is(err, errUsage):
 		os.Exit(2)
 	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "bench: interrupted; the servers are stopped, nothing was stored")
+		fmt.Fprintln(os.Stderr, "bench: interrupted; the servers are stopped, no result was stored")
 		os.Exit(1)
 	default:
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)

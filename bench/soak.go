@@ -166,6 +166,7 @@ func (s *soak) run(ctx context.Context) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
+		fmt.Fprintln(s.log, "interrupted: there is no verdict")
 		return err
 	}
 	after, err := s.settled(ctx, before)
