@@ -173,7 +173,7 @@ func TestNewestIsByTheDateWithinAndNotShort(t *testing.T) {
 	}
 	r := fixed()
 	paths := map[string]string{}
-	for name, hours := range map[string]time.Duration{"b": 1, "c": 3, "a": 2, "short": 4} {
+	for name, hours := range map[string]time.Duration{"b": 1, "a": 3, "c": 2, "short": 4} {
 		r.Date = fixed().Date.Add(hours * time.Hour)
 		r.Short = name == "short"
 		path, err := r.store(dir, name, "")
@@ -182,7 +182,7 @@ func TestNewestIsByTheDateWithinAndNotShort(t *testing.T) {
 		}
 		paths[name] = path
 	}
-	if path, got, err := newest(dir); err != nil || path != paths["c"] || got.Date.Hour() != 7 {
+	if path, got, err := newest(dir); err != nil || path != paths["a"] || got.Date.Hour() != 7 {
 		t.Errorf("%q, %v", path, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "z.json"), []byte("{}"), 0o644); err != nil {

@@ -23,6 +23,7 @@ type server struct {
 	answer func(key string) string
 	mu     sync.Mutex
 	keys   map[string]int
+	conns  int // that sent something
 }
 
 func serve(t *testing.T, network, addr string, answer func(key string) string) *server {
@@ -60,6 +61,12 @@ func serve(t *testing.T, network, addr string, answer func(key string) string) *
 
 func (s *server) handle(conn net.Conn) {
 	in := bufio.NewReader(conn)
+	if _, err := in.Peek(1); err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.conns++
+	s.mu.Unlock()
 	for {
 		var args []string
 		var n, size int
@@ -302,6 +309,9 @@ func TestOpenLoopSendsEachKeyOfItsTimeAndEnds(t *testing.T) {
 	if err != nil || r.Requests != 500 || r.Refused != 500 || len(s.keys) != 500 || s.keys["k:000000000007"] != 1 || s.keys["k:000000000506"] != 1 {
 		t.Fatalf("%+v, %v, %d keys", r, err, len(s.keys))
 	}
+	if s.conns != c.Conns {
+		t.Errorf("%d connections of %d were used", s.conns, c.Conns)
+	}
 }
 
 func TestOpenLoopEndsWhenNobodyAnswers(t *testing.T) {
@@ -324,5 +334,24 @@ func TestOpenLoopEndsWhenNobodyAnswers(t *testing.T) {
 	defer l.close()
 	if l.maxWaiting = 20; !errors.Is(l.runOpen(time.Now()), errBehind) {
 		t.Error("21 requests without a reply are not too many")
+	}
+}
+
+// A generator that comes late has the wait counted too: here the first request
+// was due 100 ms ago, and half of 100 for more than 50 ms.
+func TestOpenLoopCountsItsOwnDelay(t *testing.T) {
+	c := config(serve(t, "tcp", "127.0.0.1:0", func(string) string { return ":1\r\n" }))
+	c.Loops, c.Pipeline, c.Rate, c.Requests = 1, 1, 1000, 100
+	l, err := newLoop(&c, 0, new(atomic.Bool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if err := l.runOpen(time.Now().Add(-100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	r := Result{latency: l.latency}
+	if p50, p100 := r.Latency(50), r.Latency(100); l.replies != 100 || p50 < 50*time.Millisecond || p100 < 99*time.Millisecond {
+		t.Errorf("%d replies, p50 %v, longest %v", l.replies, p50, p100)
 	}
 }
