@@ -97,6 +97,9 @@ object for programs. Its exit code is for a monitor or a container's health chec
 | 1 | it answers, and has a problem: flushes fail or are far behind, more than 90 % of memory or clients are used, the clock was set back, the certificate expires within 14 days, or the answer is an error (a wrong password, too many clients) |
 | 2 | it does not answer, or the flags are wrong |
 
+With ` + "`--alive`" + ` it is 0 instead of 1: for health checks that restart what is not healthy, as a restart
+makes no memory, no disk and no certificate.
+
 ` + "`--addr`, `--requirepass-file` (also as `--password-file`), `--requirepass` and `--config`" + ` are those of
 the server, with the same variables: where the server was started, status finds it without flags. Of
 several addresses it asks the first.

@@ -32,6 +32,7 @@ type statusCommand struct {
 	Sni      string `help:"Name that the server's certificate must be for. Default: the host of --addr." placeholder:"NAME"`
 	Insecure bool   `help:"Do not check the server's certificate. The password goes to whoever answers."`
 
+	Alive   bool     `help:"Exit code 0 with a problem too, as long as a server answers: for checks that restart it, which would mend none."`
 	For     Duration `help:"Measure decisions a second for so long, up to 1h. 0: do not." default:"0" placeholder:"DURATION"`
 	Timeout Duration `help:"How long the server may take to answer." default:"3s" placeholder:"DURATION"`
 	JSON    bool     `name:"json" help:"Write one JSON object. Times are unix seconds, durations seconds, sizes bytes; info has every field of INFO."`
@@ -83,13 +84,17 @@ func (c *statusCommand) run(w io.Writer) (code int, err error) {
 		return 0, err
 	}
 	r := c.ask(password, func(ctx context.Context) (net.Conn, error) { return dialServer(ctx, c.Addr[0], tlsConfig) })
+	code = r.code()
+	if c.Alive && code == statusProblem {
+		code = statusHealthy
+	}
 	if c.JSON {
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
-		return r.code(), enc.Encode(r)
+		return code, enc.Encode(r)
 	}
 	_, err = io.WriteString(w, r.text())
-	return r.code(), err
+	return code, err
 }
 
 // ask makes the report: by one INFO, or by two --for apart.

@@ -1,14 +1,17 @@
 package command
 
 // infoTLS tells of the certificate what a monitor has to know: when it ends.
+// Without TLS all of it is 0.
 func infoTLS(w *infoWriter, s *Server) {
-	w.line("tls_enabled", truth(s.TLS != nil))
-	if s.TLS == nil {
-		return
+	var from, until int64
+	var i TLSInfo
+	if s.TLS != nil {
+		i = s.TLS()
+		from, until = i.ValidFrom.Unix(), i.ValidUntil.Unix()
 	}
-	i := s.TLS()
-	w.line("tls_certificate_valid_from", i.ValidFrom.Unix())
-	w.line("tls_certificate_valid_until", i.ValidUntil.Unix())
+	w.line("tls_enabled", truth(s.TLS != nil))
+	w.line("tls_certificate_valid_from", from)
+	w.line("tls_certificate_valid_until", until)
 	w.line("tls_client_certificates", truth(i.ClientCertificates))
 	w.line("tls_handshakes_failed", s.traffic().TLSFailed)
 }

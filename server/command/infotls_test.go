@@ -8,7 +8,7 @@ import (
 func TestInfoTellsWhenTheCertificateEnds(t *testing.T) {
 	s := newServer()
 	got := infoLines(t, callFlat(t, s, newConn(s), "INFO", "tls"))
-	if len(got) != 1 || got["tls_enabled"] != "0" {
+	if len(got) != 5 || got["tls_enabled"] != "0" || got["tls_certificate_valid_from"] != "0" || got["tls_certificate_valid_until"] != "0" {
 		t.Errorf("without TLS INFO tls has %v", got)
 	}
 	s.TLS = func() TLSInfo {

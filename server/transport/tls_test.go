@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -456,29 +455,46 @@ func TestAReloadHoldsForNewConnections(t *testing.T) {
 	old.ping()
 }
 
-// A client must be able to tell the end of the stream from an attacker's.
+// A client must be able to tell the end of the stream from an attacker's: the
+// last record is an alert, which only TLS 1.2 shows to somebody outside.
 func TestEveryEndSaysThatItIsOne(t *testing.T) {
 	a := newAuthority(t)
-	s := newServer(t, Options{IdleTimeout: 50 * time.Millisecond})
-	s.tick = 5 * time.Millisecond
-	addr := tlsOnLoopback(t, s, a.load(nil))
-	ends := func(what string, c *client) {
+	connect := func(addr string) (*client, *tap) {
+		t.Helper()
+		nc, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		config := a.client(nil)
+		config.MaxVersion = tls.VersionTLS12
+		heard := &tap{Conn: nc}
+		return wrap(t, tls.Client(heard, config)), heard
+	}
+	ends := func(what string, c *client, heard *tap) {
 		t.Helper()
 		if _, err := io.ReadAll(c.Reader); err != nil {
 			t.Errorf("%s: %v, want a plain end", what, err)
 		}
+		if last := heard.lastRecord(); last != 21 {
+			t.Errorf("%s: the last record is of type %d, want 21, an alert", what, last)
+		}
 	}
-	ends("an idle client", dialTLS(t, addr, a.client(nil)))
-	c := dialTLS(t, addr, a.client(nil))
+	s := newServer(t, Options{IdleTimeout: 50 * time.Millisecond})
+	s.tick = 5 * time.Millisecond
+	addr := tlsOnLoopback(t, s, a.load(nil))
+	c, heard := connect(addr)
+	c.send("")
+	ends("an idle client", c, heard)
+	c, heard = connect(addr)
 	c.send("PING\r\nQUIT\r\n")
-	ends("a client that quits", c)
-	c = dialTLS(t, addr, a.client(nil))
+	ends("a client that quits", c, heard)
+	c, heard = connect(addr)
 	c.send("$1\r\n")
-	ends("a client that does not speak the protocol", c)
+	ends("a client that does not speak the protocol", c, heard)
 
 	s = newServer(t, Options{})
-	addr = tlsOnLoopback(t, s, a.load(nil))
-	c = dialTLS(t, addr, a.client(nil))
+	c, heard = connect(tlsOnLoopback(t, s, a.load(nil)))
 	c.ping()
 	c.send(strings.Repeat("PING\r\n", 100))
 	eventually(t, "the commands have arrived", func() bool { return s.Stats().Commands == 101 })
@@ -488,7 +504,28 @@ func TestEveryEndSaysThatItIsOne(t *testing.T) {
 		t.Error(err)
 	}
 	c.want(strings.Repeat("+PONG\r\n", 100))
-	ends("a client at a stop", c)
+	ends("a client at a stop", c, heard)
+}
+
+// tap keeps what a connection has read.
+type tap struct {
+	net.Conn
+	read []byte
+}
+
+func (p *tap) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
+	p.read = append(p.read, b[:n]...)
+	return n, err
+}
+
+// lastRecord is the type of the last record of TLS.
+func (p *tap) lastRecord() (kind byte) {
+	for b := p.read; len(b) >= 5; {
+		kind = b[0]
+		b = b[min(len(b), 5+int(b[3])<<8+int(b[4])):]
+	}
+	return kind
 }
 
 // A kill may come while the client takes nothing; it must not wait for it.
@@ -530,9 +567,10 @@ func TestWireSendsBeforeItReads(t *testing.T) {
 	defer far.Close()
 	w := &wire{Conn: near}
 	_, _ = w.Write([]byte("abc"))
-	_ = near.SetDeadline(longAgo)
-	if _, err := w.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) || w.left() != 3 {
-		t.Errorf("%v and %d bytes left, want a deadline and 3", err, w.left())
+	_ = near.SetWriteDeadline(longAgo)
+	go func() { _, _ = far.Write([]byte("x")) }()
+	if n, err := w.Read(make([]byte, 1)); n != 1 || err != nil || w.left() != 3 {
+		t.Errorf("%d, %v and %d bytes left, want what has come, and 3 left", n, err, w.left())
 	}
 	_ = near.SetDeadline(time.Now().Add(patience))
 	go func() {

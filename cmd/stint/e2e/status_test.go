@@ -113,6 +113,7 @@ func TestStatusOfAServerWithAProblem(t *testing.T) {
 	if lines := strings.Split(text, "\n"); code != 1 || !strings.HasSuffix(lines[0], ": problem") || !strings.HasPrefix(lines[1], "PROBLEM     10 of at most 10 clients") {
 		t.Errorf("exit code %d,\n%s", code, text)
 	}
+	statusOf(t, 0, "--addr", s.Addr, "--alive").problem(t, "clients", "10 of at most 10 clients")
 	one := s.Dial()
 	eventually(t, ioTimeout, "all places are taken", func() bool { return infoField(all[0].Do("INFO", "clients"), "connected_clients") == "10" })
 	statusOf(t, 1, "--addr", s.Addr).problem(t, "refused", "ERR max number of clients reached")
@@ -202,6 +203,7 @@ func TestStatusOfNobody(t *testing.T) {
 	s := start(t)
 	addr := s.Addr
 	s.Stop()
+	statusOf(t, 2, "--addr", addr, "--alive")
 	got := statusOf(t, 2, "--addr", addr)
 	got.problem(t, "unreachable", "connection refused")
 	if got.State != "unreachable" {

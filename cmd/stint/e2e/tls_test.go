@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 )
@@ -91,6 +92,13 @@ func TestTLSAndPlainSideBySide(t *testing.T) {
 		}
 		return rc.Do(t.Context(), rc.B().Arbitrary(words...).Build()).ToAny()
 	})
+	rg, err := redis.DialContext(t.Context(), "tcp", addr, redis.DialUseTLS(true), redis.DialTLSConfig(a.Client(nil)), redis.DialReadTimeout(ioTimeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rg.Close()
+	expect(t, plain.Do("FLUSHALL"), "OK")
+	scenario(t, func(args ...any) (any, error) { return rg.Do(fmt.Sprint(args[0]), args[1:]...) })
 	info := plain.Do("INFO", "tls")
 	if infoField(info, "tls_enabled") != "1" || infoField(info, "tls_client_certificates") != "0" || infoField(info, "tls_handshakes_failed") != "0" {
 		t.Errorf("INFO tls is %q", info)
