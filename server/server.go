@@ -149,7 +149,7 @@ func New(cfg Config) (*Server, error) {
 	s.info.SetSlowLog(cfg.SlowLog)
 	s.info.SetSlowerThan(cfg.SlowerThan.Microseconds())
 	s.info.SetLatencyThreshold(cfg.LatencyThreshold.Milliseconds())
-	s.store = local.New(cfg.Keyspace, s.clock, s.info.Counting(new(command.Executor)))
+	s.store = local.New(cfg.Keyspace, s.clock, &command.Executor{Failed: s.info.Failed})
 	if cfg.TLS != nil {
 		s.info.TLS = func() command.TLSInfo {
 			i := cfg.TLS.Info()

@@ -24,10 +24,11 @@ type Batch struct {
 	Done     func(*Batch) // called once, on any goroutine, if Run returned false
 }
 
-// Executor runs one request on a transaction and appends its reply to out.
-// The server's command table is the Executor; it must not keep r or tx.
+// Executor runs requests on a transaction, in order, and appends their replies
+// to out. The server's command table is the Executor; it must not keep anything
+// of them, or tx.
 type Executor interface {
-	Execute(tx *engine.Tx, r *Request, out []byte) []byte
+	Execute(tx *engine.Tx, requests []Request, out []byte) []byte
 }
 
 // Store decides batches. Run may be called from many goroutines at once, with

@@ -37,9 +37,9 @@ func TestExecutorAllocatesNothing(t *testing.T) {
 	var e Executor
 	args := split("EXISTS k")
 	cmd, _ := Find(args)
-	r := store.Request{Args: args, Cmd: cmd.Index(), Proto: 2}
+	r := []store.Request{{Args: args, Cmd: cmd.Index(), Proto: 2}}
 	out := make([]byte, 0, 256)
-	if n := testing.AllocsPerRun(1000, func() { out = e.Execute(tx, &r, out[:0]) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { out = e.Execute(tx, r, out[:0]) }); n != 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }

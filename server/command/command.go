@@ -15,6 +15,7 @@ package command
 
 import (
 	"github.com/stint-dev/stint/engine"
+	"github.com/stint-dev/stint/engine/limit"
 	"github.com/stint-dev/stint/server/resp"
 )
 
@@ -107,6 +108,10 @@ type Ctx struct {
 	Args [][]byte    // as sent, Args[0] is the name; the count suits the arity
 	DB   uint8       // database the connection has selected
 	W    resp.Writer // takes exactly one reply
+
+	// The bucket's limit that was read last in this batch, and from what.
+	capacity, rate []byte
+	bucket         limit.BucketLimit
 }
 
 // ConnCtx is what a connection command works with.

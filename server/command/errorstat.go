@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/stint-dev/stint/engine"
-	"github.com/stint-dev/stint/engine/store"
 )
 
 // maxErrorKinds bounds the first words of errors that are counted apart. There
@@ -70,28 +67,9 @@ func (e *errorKinds) list() []kindCount {
 	return out
 }
 
-// Counting returns an executor that runs requests through e and counts the
-// errors they reply. It reads one byte of each reply: errors are rare, and
-// whatever else they cost they cost alone.
-func (s *Server) Counting(e store.Executor) store.Executor { return &counting{s, e} }
-
-type counting struct {
-	server *Server
-	store.Executor
-}
-
-func (c *counting) Execute(tx *engine.Tx, r *store.Request, out []byte) []byte {
-	at := len(out)
-	out = c.Executor.Execute(tx, r, out)
-	if len(out) > at && out[at] == '-' {
-		c.server.failed(r.Cmd, out[at:])
-	}
-	return out
-}
-
-// failed counts a command that was run and replied an error. reply begins with
+// Failed counts a command that was run and replied an error. reply begins with
 // the error's sign.
-func (s *Server) failed(cmd int32, reply []byte) {
+func (s *Server) Failed(cmd int32, reply []byte) {
 	s.errors.add(reply[1:])
 	if cmd >= 0 && int(cmd) < len(commands.all) {
 		s.usage.shard(0).use(cmd).failed.Add(1)

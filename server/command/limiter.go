@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 
-	"github.com/stint-dev/stint/engine"
 	"github.com/stint-dev/stint/engine/limit"
 )
 
@@ -163,63 +162,11 @@ func (o option) mode() limit.Mode {
 	return limit.Consume
 }
 
-// key reads a key, replying the error itself.
-func (c *Ctx) key(arg []byte) bool {
-	if len(arg) == 0 || len(arg) > engine.MaxKey {
-		c.W.Error(ErrKey(arg))
-		return false
-	}
-	return true
-}
-
-// bucketLimit reads capacity and rate, replying the error itself.
-func (c *Ctx) bucketLimit(capacity, rate []byte) (l limit.BucketLimit, ok bool) {
-	if l.Capacity, ok = limit.ParseUnits(capacity); !ok || l.Capacity == 0 {
-		c.W.Error(ErrCapacity(capacity))
-		return l, false
-	}
-	if l.Rate, ok = limit.ParseRate(rate); !ok {
-		c.W.Error(ErrRate(rate))
-		return l, false
-	}
-	if l.Check() != nil {
-		c.W.Error(ErrFill(capacity, rate))
-		return l, false
-	}
-	return l, true
-}
-
-// decision replies the five integers of a decision, or its error.
-func (c *Ctx) decision(r limit.Result, err error) {
-	if err != nil {
-		c.W.Error(decisionError(err))
-		return
-	}
-	c.W.Ints5(r.Allowed, r.Limit, r.Remaining, r.WaitMs, r.ResetMs)
-}
-
 func decisionError(err error) string {
 	if errors.Is(err, limit.ErrLogFull) {
 		return ErrLogFull
 	}
 	return ErrEngine(err)
-}
-
-func throttle(c *Ctx) {
-	if !c.key(c.Args[1]) {
-		return
-	}
-	l, ok := c.bucketLimit(c.Args[2], c.Args[3])
-	if !ok {
-		return
-	}
-	cost, opts, ok := int64(1), option(0), true
-	if len(c.Args) > 4 {
-		if cost, opts, ok = c.tail(c.Args[4:], optModes); !ok {
-			return
-		}
-	}
-	c.decision(c.Tx.Throttle(c.Args[1], l, cost, opts.mode()))
 }
 
 func leak(c *Ctx) {

@@ -54,7 +54,7 @@ func (s *Server) ObserveConn(c *Conn, cmd *Command, args [][]byte, reply []byte,
 	c.publish()
 	c.usage.add(cmd.index, 1, took)
 	if len(reply) > 0 && reply[0] == '-' {
-		s.failed(cmd.index, reply)
+		s.Failed(cmd.index, reply)
 	}
 	if from := s.attention.Load(); from > 0 && took >= from-1 {
 		s.attend(c, cmd.index, args, 1, took)

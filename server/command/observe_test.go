@@ -266,16 +266,16 @@ func TestErrorsOfTheStoreAreCounted(t *testing.T) {
 	tx := ks.Begin(1)
 	defer tx.End()
 	s := newServer()
-	e := s.Counting(new(Executor))
-	r := requests(t, "THROTTLE k 0 1")[0]
-	out := e.Execute(tx, &r, []byte("-x\r\n"))
+	e := &Executor{Failed: s.Failed}
+	r := requests(t, "THROTTLE k 0 1")
+	out := e.Execute(tx, r, []byte("-x\r\n"))
 	if want := "-x\r\n-" + ErrCapacity([]byte("0")) + "\r\n"; string(out) != want {
 		t.Errorf("%q, want %q", out, want)
 	}
-	fine := requests(t, "THROTTLE k 1 1")[0]
-	e.Execute(tx, &fine, []byte("-x\r\n"))
-	r.Cmd = -1
-	e.Execute(tx, &r, nil)
+	fine := requests(t, "THROTTLE k 1 1")
+	e.Execute(tx, fine, []byte("-x\r\n"))
+	r[0].Cmd = -1
+	e.Execute(tx, r, nil)
 	if got := s.errors.list(); fmt.Sprint(got) != "[{ERR 2}]" {
 		t.Errorf("%v", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/engine"
+	"github.com/stint-dev/stint/engine/store"
 )
 
 // start is when the test server started, and now what its wall clock shows.
@@ -191,3 +192,34 @@ type fakeDebug struct{ log []string }
 func (d *fakeDebug) FreezeClock(ns int64) { d.log = append(d.log, fmt.Sprint("freeze ", ns)) }
 func (d *fakeDebug) RunClock()            { d.log = append(d.log, "run") }
 func (d *fakeDebug) Reset()               { d.log = append(d.log, "reset") }
+
+// TestALimitReadBeforeIsNotTakenForAnother fails when the words of a limit are
+// mixed up with those of the command before in the same batch.
+func TestALimitReadBeforeIsNotTakenForAnother(t *testing.T) {
+	ks, err := engine.New(engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx := ks.Begin(1)
+	defer tx.End()
+	word := func(s ...string) (words [][]byte) {
+		for _, w := range s {
+			words = append(words, []byte(w))
+		}
+		return words
+	}
+	cmd, _ := Find(split("THROTTLE k 1 1"))
+	var batch []store.Request
+	for _, args := range [][][]byte{
+		word("THROTTLE", "a", "", ""), word("THROTTLE", "a", "7", "1"), word("THROTTLE", "b", "7", "1"),
+		word("THROTTLE", "c", "8", "1"), word("THROTTLE", "d", "8", "8"), word("THROTTLE", "e", "0", "8"), word("THROTTLE", "f", "8", "8"),
+	} {
+		batch = append(batch, store.Request{Args: args, Cmd: cmd.Index(), Proto: 2})
+	}
+	got := string(new(Executor).Execute(tx, batch, nil))
+	want := "-" + ErrCapacity(nil) + "\r\n*5\r\n:1\r\n:7\r\n:6\r\n:0\r\n:1000\r\n*5\r\n:1\r\n:7\r\n:6\r\n:0\r\n:1000\r\n" +
+		"*5\r\n:1\r\n:8\r\n:7\r\n:0\r\n:1000\r\n*5\r\n:1\r\n:8\r\n:7\r\n:0\r\n:125\r\n-" + ErrCapacity([]byte("0")) + "\r\n*5\r\n:1\r\n:8\r\n:7\r\n:0\r\n:125\r\n"
+	if got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

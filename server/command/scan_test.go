@@ -52,7 +52,7 @@ func (s *scanner) run(args ...string) string {
 	}
 	tx := s.ks.Begin(1)
 	defer tx.End()
-	return string(s.exec.Execute(tx, &store.Request{Args: words, Cmd: cmd.Index(), Proto: 2}, nil))
+	return string(s.exec.Execute(tx, []store.Request{{Args: words, Cmd: cmd.Index(), Proto: 2}}, nil))
 }
 
 // scan runs one SCAN and returns the next cursor and the keys.

@@ -185,7 +185,7 @@ func TestExecutorRunsOnTheRequestsDatabase(t *testing.T) {
 		if cmd == nil {
 			t.Fatal(wire)
 		}
-		return string(e.Execute(tx, &store.Request{Args: args, Cmd: cmd.Index(), DB: db, Proto: 2}, []byte("x")))
+		return string(e.Execute(tx, []store.Request{{Args: args, Cmd: cmd.Index(), DB: db, Proto: 2}}, []byte("x")))
 	}
 	run(3, "THROTTLE k 10 1 4")
 	if got := run(3, "EXISTS k"); got != "x:1\r\n" {
@@ -200,7 +200,7 @@ func TestExecutorRefusesWhatIsNoStoreCommand(t *testing.T) {
 	var e Executor
 	ping, _ := Find(split("PING"))
 	for _, index := range []int32{-1, ping.Index(), int32(len(commands.all)), 1 << 30} {
-		got := e.Execute(nil, &store.Request{Args: split("x"), Cmd: index}, nil)
+		got := e.Execute(nil, []store.Request{{Args: split("x"), Cmd: index}}, nil)
 		if string(got) != "-"+ErrInternal+"\r\n" {
 			t.Errorf("index %d: %q", index, got)
 		}

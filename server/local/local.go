@@ -45,9 +45,7 @@ func (s *Store) Run(b *store.Batch) bool {
 			s.txs.Put(tx)
 		}
 	}()
-	for i := range b.Requests {
-		b.Out = s.exec.Execute(tx, &b.Requests[i], b.Out)
-	}
+	b.Out = s.exec.Execute(tx, b.Requests, b.Out)
 	done = true
 	return true
 }

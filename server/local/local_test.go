@@ -141,12 +141,15 @@ func TestABatchIsDecidedAtOneTime(t *testing.T) {
 // panicker runs a command that panics while it holds a lock.
 type panicker struct{ exec command.Executor }
 
-func (p *panicker) Execute(tx *engine.Tx, r *store.Request, out []byte) []byte {
-	if string(r.Args[0]) == "TYPE" {
-		tx.Kind(r.Args[1])
-		panic("a fault of the program")
+func (p *panicker) Execute(tx *engine.Tx, requests []store.Request, out []byte) []byte {
+	for i, r := range requests {
+		if string(r.Args[0]) == "TYPE" {
+			tx.Kind(r.Args[1])
+			panic("a fault of the program")
+		}
+		out = p.exec.Execute(tx, requests[i:i+1], out)
 	}
-	return p.exec.Execute(tx, r, out)
+	return out
 }
 
 // TestAPanicLeavesNoLock fails when a fault in one connection's command stops
