@@ -337,6 +337,34 @@ func TestOneWithoutTLSIsToldAndLoggedNowAndThen(t *testing.T) {
 	})
 }
 
+// Closing a socket with unread input makes TCP drop the last words, as
+// TestTheLastReplyIsGivenTime has it.
+func TestOneWithoutTLSIsGivenTimeToRead(t *testing.T) {
+	nc := &plain{chatty: chatty{left: 3}, text: "PING\r\n"}
+	c := &conn{s: newServer(t, Options{}), nc: newTLSConn(nc, newAuthority(t).load(nil).now().config)}
+	if c.secure() {
+		t.Error("it goes on without TLS")
+	}
+	if !nc.halfClosed || nc.left != 0 || nc.writes != 1 {
+		t.Errorf("half closed %v, %d pieces of input left, %d writes; want true, 0, 1", nc.halfClosed, nc.left, nc.writes)
+	}
+}
+
+// plain is a chatty client that begins without TLS.
+type plain struct {
+	chatty
+	text string
+}
+
+func (p *plain) Read(b []byte) (int, error) {
+	if p.text == "" {
+		return p.chatty.Read(b)
+	}
+	n := copy(b, p.text)
+	p.text = p.text[n:]
+	return n, nil
+}
+
 func TestOnlyClientsWithACertificateAreServed(t *testing.T) {
 	a, clients, strangers := newAuthority(t), newAuthority(t), newAuthority(t)
 	logged := new(syncBuilder)
