@@ -451,6 +451,29 @@ func TestWhoIsTurnedAwayOverTLSIsToldWhy(t *testing.T) {
 	first.ping()
 }
 
+// Who is turned away and does not do its handshake holds up neither those behind
+// it nor a place among those that are told why.
+func TestWhoIsTurnedAwayOverTLSHoldsNobodyUp(t *testing.T) {
+	tlsBubble(t, Options{MaxClients: 1}, func(t *testing.T, s *Server, l *pipes, dial func() *client) {
+		first := dial()
+		first.ping()
+		var silent []*client
+		for range 2 * lingerMost {
+			silent = append(silent, l.dial(t))
+		}
+		pass(lingerFor + time.Millisecond)
+		for i, c := range silent {
+			if !gone(c) {
+				t.Errorf("silent client %d is still there", i)
+			}
+		}
+		if got := dial().end(); got != "-ERR max number of clients reached\r\n" {
+			t.Errorf("the next one is turned away with %q", got)
+		}
+		first.ping()
+	})
+}
+
 func TestAReloadHoldsForNewConnections(t *testing.T) {
 	a := newAuthority(t)
 	files := a.newFiles(nil)
