@@ -131,11 +131,11 @@ func TestTheImageIsWhatTheServerWants(t *testing.T) {
 	_, check, ok := strings.Cut(strings.Join(instructions(t, "HEALTHCHECK"), ""), " CMD ")
 	entry := strings.Join(instructions(t, "ENTRYPOINT"), "")
 	var asks, runs []string
-	if err := errors.Join(json.Unmarshal([]byte(check), &asks), json.Unmarshal([]byte(entry), &runs)); !ok || err != nil || len(runs) != 1 || len(asks) != 2 || asks[0] != runs[0] {
+	if err := errors.Join(json.Unmarshal([]byte(check), &asks), json.Unmarshal([]byte(entry), &runs)); !ok || err != nil || len(runs) != 1 || len(asks) != 3 || asks[0] != runs[0] {
 		t.Fatalf("the health check is %q, and %q runs: %v", check, entry, err)
 	}
 	help, err = exec.Command(binary, "help", asks[1]).Output()
-	if err != nil || !strings.Contains(string(help), "Exit code 0") {
-		t.Errorf("the command %s is not there, or its exit code says nothing: %v\n%s", asks[1], err, help)
+	if err != nil || !strings.Contains(string(help), "Exit code 0") || !strings.Contains(string(help), "\n  "+asks[2]+"\n") {
+		t.Errorf("%q: the command or its option is not there, or its exit code says nothing: %v\n%s", asks, err, help)
 	}
 }
