@@ -53,6 +53,8 @@ type dirt struct {
 		refs  refList
 		dead  recordLog
 		saved recordLog // pre-images: keys and values
+		page  uint32    // where the drain goes on before it takes the next ref; 0: nowhere
+		slot  int       // … bytes
 	}
 	buf []byte // encodes a pre-image
 }
@@ -152,6 +154,7 @@ func (t *Table) Cut() {
 	}
 	d.pending.refs, d.refs, d.prune = d.refs, refList{}, 0
 	d.pending.dead, d.dead = d.dead, recordLog{}
+	d.pending.page = 0
 	d.cur, d.old = d.old, d.cur
 }
 
@@ -191,8 +194,8 @@ func (t *Table) DrainSome(n int, put func(key []byte, v *limit.Value), saved fun
 			saved(p.saved.peek())
 			p.saved.drop(d.acct)
 		case p.refs.n > 0:
-			rec, ok := t.slab.record(p.refs.pop(d.acct))
-			if !ok || rec[offFlags]&d.old == 0 {
+			rec := t.nextPending()
+			if rec == nil {
 				continue
 			}
 			rec[offFlags] &^= d.old
@@ -209,6 +212,41 @@ func (t *Table) DrainSome(n int, put func(key []byte, v *limit.Value), saved fun
 	}
 	*v = limit.Value{}
 	return d.pendingLen() > 0
+}
+
+// drainGap is how many slots that are not pending a drain passes over before it
+// takes the next ref instead.
+const drainGap = 8
+
+// nextPending is the next pending slot, or nil if the ref it took off the list
+// leads to none. It goes on from one slot to those after it in the page: when
+// many records have changed, that reads memory in order, where the list, in
+// order of time, would miss the cache for each. The refs of those are met later
+// and lead to none; so when the list is empty nothing is pending.
+func (t *Table) nextPending() []byte {
+	d := &t.dirt
+	p := &d.pending
+	if p.page != 0 {
+		// The page may have been given back and taken for another size since.
+		page := &t.slab.pages[p.page]
+		size := page.size()
+		at := (p.slot + size - 1) / size * size
+		for end := min(int(page.carved)*size, at+drainGap*size); at < end; at += size {
+			if page.data[at+offFlags]&d.old != 0 {
+				p.slot = at + size
+				return page.data[at:]
+			}
+		}
+		p.page = 0
+	}
+	ref := p.refs.pop(d.acct)
+	rec, ok := t.slab.record(ref)
+	if !ok || rec[offFlags]&d.old == 0 {
+		return nil
+	}
+	p.page = uint32(ref >> refBits)
+	p.slot = int(ref&offsetMask)*slotUnit + t.slab.pages[p.page].size()
+	return rec
 }
 
 // refList is a first-in first-out list of refs in chunks, so that it grows

@@ -178,3 +178,56 @@ func TestListOfChangesFollowsMoves(t *testing.T) {
 	}
 	mustCheck(t, tab)
 }
+
+// A drain goes on from slot to slot within a page. When the page was given back
+// meanwhile and holds slots of another size, what lies where the drain stood is
+// the middle of a record, and not to be taken for one.
+func TestDrainOfAPageThatTookAnotherSize(t *testing.T) {
+	tab := New(Options{Track: true, Hash: goodHash})
+	short, long := map[string]bool{}, map[string]bool{}
+	for i := range byte(20) {
+		short[string([]byte{'k', i})] = true
+		long[string(append(bytes.Repeat([]byte{0xff}, 60), i))] = true
+	}
+	v := bucketAt(0x7f7f7f7f7f7f7f7f)
+	for key := range short {
+		if err := store(tab, []byte(key), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tab.Cut()
+	drain := func(n int, want map[string]bool) (more bool) {
+		show := func(key []byte) {
+			if !want[string(key)] {
+				t.Fatalf("the drain shows %q", key)
+			}
+			delete(want, string(key))
+		}
+		return tab.DrainSome(n, func(k []byte, _ *limit.Value) { show(k) }, func(k, _ []byte) { show(k) }, func([]byte) {})
+	}
+	left := map[string]bool{}
+	for key := range short {
+		left[key] = true
+	}
+	drain(3, left)
+	for key := range short {
+		remove(tab, []byte(key))
+	}
+	for key := range long {
+		if err := store(tab, []byte(key), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for drain(1, left) {
+	}
+	if len(left) > 0 {
+		t.Errorf("%d keys of the cut were not shown", len(left))
+	}
+	mustCheck(t, tab)
+	tab.Cut()
+	for drain(1, long) {
+	}
+	if len(long) > 0 {
+		t.Errorf("%d keys of the next cut were not shown", len(long))
+	}
+}
