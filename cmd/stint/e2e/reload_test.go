@@ -224,8 +224,15 @@ func TestHangupsWhileStarting(t *testing.T) {
 	eventually(t, ioTimeout, "it is obeyed", func() bool { return strings.Contains(s.Log(), "SIGHUP: the TLS files are read again") })
 	served(t, addr, a.Client(nil))
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	for range 5 {
-		_ = s.cmd.Process.Signal(syscall.SIGHUP) // it may be gone already
+	tick := time.NewTicker(100 * time.Microsecond)
+	defer tick.Stop()
+	for over := false; !over; {
+		_ = s.cmd.Process.Signal(syscall.SIGHUP)
+		select {
+		case <-s.exited:
+			over = true
+		case <-tick.C:
+		}
 	}
 	if code := s.Exit(10 * time.Second); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, s.Log())

@@ -93,9 +93,11 @@ func TestStatusMeasuresDecisions(t *testing.T) {
 			}
 		}
 	}()
+	// One INFO reads its counters one after the other: a few commands may come
+	// between.
 	got := statusOf(t, 0, "--addr", s.Addr, "--for", "500ms")
 	close(stop)
-	if n := <-ended; got.Rate == nil || got.Rate.Seconds < 0.4 || got.Rate.Seconds > 30 || got.Rate.Refused <= 0 || got.Rate.Refused > float64(n)/got.Rate.Seconds || got.Rate.Commands < got.Rate.Refused {
+	if n := <-ended; got.Rate == nil || got.Rate.Seconds < 0.4 || got.Rate.Seconds > 30 || got.Rate.Refused <= 0 || got.Rate.Refused > float64(n)/got.Rate.Seconds || got.Rate.Commands < got.Rate.Refused*0.9 {
 		t.Errorf("%d decisions in all, the rate is %+v", n, got.Rate)
 	}
 }
