@@ -79,12 +79,14 @@ func (tx *Tx) Select(db uint8) { tx.db = db }
 func (tx *Tx) End() { tx.b.release() }
 
 // direct is the backing of single-key commands on a single node: it holds the
-// lock of one shard, that of the last key, and writes through.
+// lock of one shard, that of the last key, or those of the keys announced, and
+// writes through.
 type direct struct {
-	ks   *Keyspace
-	sh   *shard // locked; nil when none is
-	hash uint64
-	ref  table.Ref
+	ks    *Keyspace
+	sh    *shard // locked; nil when none is
+	hash  uint64
+	ref   table.Ref
+	ahead ahead
 }
 
 // locate locks the key's shard, settles the transaction's time and finds the
@@ -92,13 +94,15 @@ type direct struct {
 // database; then d.ref is table.NoRef.
 func (d *direct) locate(tx *Tx, key []byte, decide bool) *table.Table {
 	ks := d.ks
-	d.hash = ks.hash(key)
-	sh := ks.shardOf(d.hash)
-	if d.sh != sh {
-		d.release()
-		sh.mu.Lock()
-		d.sh = sh
+	if !d.announced(key) {
+		d.hash = ks.hash(key)
+		if sh := ks.shardOf(d.hash); d.sh != sh {
+			d.release()
+			sh.mu.Lock()
+			d.sh = sh
+		}
 	}
+	sh := d.sh
 	// The latest time seen may have moved on since the transaction began. It
 	// must be looked at under the lock: Sweep forgets what is full by then.
 	if latest := ks.latest.Load(); latest >= tx.now {
@@ -192,7 +196,9 @@ func (d *direct) count(allowed bool) {
 }
 
 func (d *direct) release() {
-	if d.sh != nil {
+	if d.ahead.held > 0 {
+		d.drop()
+	} else if d.sh != nil {
 		d.sh.mu.Unlock()
 		d.sh = nil
 	}

@@ -62,6 +62,11 @@ func (c *Command) Store() bool { return c.Run != nil }
 // whatever the state of the server is.
 func (c *Command) Immediate() bool { return c.Flags&(Fast|Slow) == Fast }
 
+// oneKey says that the command is short and about one key, its first argument.
+func (c *Command) oneKey() bool {
+	return c.FirstKey == 1 && c.LastKey == 1 && c.Run != nil && c.Flags&Slow == 0
+}
+
 // takes says whether n words, the name included, suit the command's arity.
 func (c *Command) takes(n int) bool {
 	if c.Arity >= 0 {

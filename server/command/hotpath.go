@@ -87,7 +87,11 @@ func (e *Executor) Execute(tx *engine.Tx, requests []store.Request, out []byte) 
 		c = new(Ctx)
 	}
 	c.Tx, c.W.B = tx, out
+	ahead := 0 // requests before it have been announced, if there is a use for it
 	for i := range requests {
+		if i >= ahead && i+1 < len(requests) {
+			ahead = i + c.announce(requests[i:])
+		}
 		r, before := &requests[i], len(c.W.B)
 		c.Args, c.DB, c.W.Proto = r.Args, r.DB, r.Proto
 		if uint(r.Cmd) < uint(len(commands.all)) && commands.all[r.Cmd].Run != nil {
@@ -107,6 +111,26 @@ func (e *Executor) Execute(tx *engine.Tx, requests []store.Request, out []byte) 
 	*c = Ctx{}
 	e.pool.Put(c)
 	return out
+}
+
+// announce tells the transaction the keys of the requests that come first, as
+// long as each is of one key in the same database, and returns how many requests
+// these are, at least one: the next that is not among them may be tried again.
+func (c *Ctx) announce(requests []store.Request) int {
+	var keys [engine.MaxAhead][]byte
+	n := 0
+	for ; n < len(requests) && n < len(keys) && requests[n].DB == requests[0].DB; n++ {
+		r := &requests[n]
+		if uint(r.Cmd) >= uint(len(commands.all)) || !commands.all[r.Cmd].oneKey() || len(r.Args) < 2 {
+			break
+		}
+		keys[n] = r.Args[1]
+	}
+	if n < 2 {
+		return max(n, 1)
+	}
+	c.Tx.Select(requests[0].DB)
+	return c.Tx.Ahead(keys[:n])
 }
 
 func throttle(c *Ctx) {

@@ -204,9 +204,8 @@ func turnAway(nc net.Conn, refusal string, careful bool) {
 // linger lets a client read the last reply. Closing a socket while input is
 // unread makes TCP drop what the client has not yet received; so the server's
 // side is closed first, and for a moment what still comes is thrown away: until
-// nothing has come for quiet, the client has closed too, or lingerFor is over. A
-// client that sends without an end, and takes its replies all the while, gets
-// the time for that, up to lingerLongest.
+// nothing has come for quiet, the client has closed too, or lingerFor is over;
+// but, up to lingerLongest, not before its system has taken all replies.
 func linger(nc net.Conn, buf []byte, quiet time.Duration) {
 	half, ok := nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -220,20 +219,21 @@ func linger(nc net.Conn, buf []byte, quiet time.Duration) {
 		total += n
 		now := time.Now()
 		switch {
-		case n > 0:
-			if !now.Before(end) || total >= lingerBytes {
-				if unacknowledged(nc) == 0 || now.Sub(begin) >= lingerLongest {
-					return
-				}
-				end = now.Add(quiet)
-			}
-			if until = now.Add(quiet); until.After(end) {
-				until = end
-			}
-		case !errors.Is(err, os.ErrDeadlineExceeded) || !now.Before(until):
+		case n == 0 && !errors.Is(err, os.ErrDeadlineExceeded):
+			return
+		case n == 0 && now.Before(until):
 			// A deadline that Shutdown has set to wake this connection may
 			// arrive late; only our own ends the wait.
-			return
+			continue
+		case n == 0 || !now.Before(end) || total >= lingerBytes:
+			// What the client's system has, the client can still read.
+			if unacknowledged(nc) == 0 || now.Sub(begin) >= lingerLongest {
+				return
+			}
+			end = now.Add(quiet)
+		}
+		if until = now.Add(quiet); until.After(end) {
+			until = end
 		}
 	}
 }

@@ -125,6 +125,29 @@ func (t *Table) Find(hash uint64, key []byte) Ref {
 	return NoRef
 }
 
+// TouchLine reads the line of the index where the search for a hash begins, and
+// TouchRecord the first record of that line with the hash. What they return
+// means nothing: a Find that follows finds in the processor's cache what
+// several calls in a row, for several hashes, have fetched at the same time.
+func (t *Table) TouchLine(hash uint64) uint64 {
+	f := uint32(hash)
+	s := t.index.first(f)
+	return s.line(s.home(f))[0]
+}
+
+// TouchRecord: see TouchLine.
+func (t *Table) TouchRecord(hash uint64) uint64 {
+	f := uint32(hash)
+	s := t.index.first(f)
+	line := s.line(s.home(f))
+	if m := line.match(f); m != 0 {
+		if ref := Ref(line[bits.TrailingZeros32(m)%lineWords]); ref != NoRef {
+			return uint64(t.slab.slot(ref)[offKind])
+		}
+	}
+	return 0
+}
+
 // Read fills v with the value of what Find found, with the zero Value for
 // NoRef. A sliding log in v is the table's own: it is read only, and valid
 // until the next write.
