@@ -8,6 +8,7 @@
 //	go run ./bench chart             its chart once more
 //	go run ./bench compare -ref main the server of another commit beside the one here
 //	go run ./bench soak -d 10m       full load for a long time: what grows?
+//	go run ./bench profile           the profile that the server is compiled by
 //	go run ./bench load -addr 127.0.0.1:6390 -P 16 THROTTLE k:__rand_int__ 10 20 1
 //
 // It starts redis-server and stint itself, each with a folder of its own, and
@@ -57,6 +58,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 			return runCompare(ctx, args[1:], out, progress)
 		case "soak":
 			return runSoak(ctx, args[1:], out, progress)
+		case "profile":
+			return runProfile(ctx, args[1:], out, progress)
 		case "check":
 			return runCheck(args[1:], out, progress)
 		case "chart":

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint/bench/internal/alone"
+	"github.com/stint-dev/stint/engine"
 )
 
 // report is a run as Markdown, made from its record alone.
@@ -161,7 +162,9 @@ func engineTable(w *strings.Builder, r *record) {
 	header(w, "what", "ns")
 	row(w, fmt.Sprintf("lookup in a plain map, %d random keys", r.Settings.EngineKeys), r.show("%.0f", "engine/map"))
 	row(w, fmt.Sprintf("decision, %d random keys", r.Settings.EngineKeys), r.show("%.0f", "engine/random"))
+	row(w, fmt.Sprintf("the same, announced in groups of %d as a pipeline's are", engine.MaxAhead), r.show("%.0f", "engine/announced"))
 	row(w, fmt.Sprintf("decision, %d hot keys", alone.Hot), r.show("%.0f", "engine/hot"))
+	row(w, "its arithmetic alone", r.show("%.0f", "engine/pure"))
 	fmt.Fprintf(w, "\nDecision by lookup: %s. Allocations a decision: %s.\n\n", spreadOf(r.ratio("engine/random", "engine/map")).show("%.2f"), r.show("%.3g", "engine/allocations"))
 }
 

@@ -85,9 +85,11 @@ func measureEngine(ctx context.Context, o *options, _ *binaries, rec *record, pr
 	for _, f := range list {
 		rec.add("engine/map", f.MapLookup)
 		rec.add("engine/random", f.RandomKeys)
+		rec.add("engine/announced", f.Announced)
 		rec.add("engine/hot", f.HotKeys)
+		rec.add("engine/pure", f.Pure)
 		rec.add("engine/allocations", f.Allocations)
-		fmt.Fprintf(progress, "engine alone: random %.0f ns, a map's lookup %.0f ns, hot %.0f ns\n", f.RandomKeys, f.MapLookup, f.HotKeys)
+		fmt.Fprintf(progress, "engine alone: random %.0f ns, announced %.0f ns, a map's lookup %.0f ns, hot %.0f ns, arithmetic %.0f ns\n", f.RandomKeys, f.Announced, f.MapLookup, f.HotKeys, f.Pure)
 	}
 	return nil
 }

@@ -26,7 +26,9 @@ const keyLen = 14
 type Figures struct {
 	MapLookup   float64
 	RandomKeys  float64
+	Announced   float64 // random keys, announced in groups as the server does with a pipeline
 	HotKeys     float64
+	Pure        float64 // the arithmetic only: no key, no lock, no table
 	Allocations float64 // of a decision
 }
 
@@ -41,6 +43,7 @@ type Fixture struct {
 	random *rand.PCG
 	now    int64
 	key    [keyLen]byte
+	group  [engine.MaxAhead][]byte
 	sum    int64 // of what was found, so that no lookup is optimised away
 }
 
@@ -60,6 +63,9 @@ func New(keys int) (*Fixture, error) {
 		now:    1_700_000_000_000_000_000,
 	}
 	copy(f.key[:], "k:")
+	for i := range f.group {
+		f.group[i] = []byte("k:000000000000")
+	}
 	for i := range f.keys {
 		f.setKey(i)
 		f.plain[string(f.key[:])] = int64(i)
@@ -70,9 +76,11 @@ func New(keys int) (*Fixture, error) {
 	return f, nil
 }
 
-func (f *Fixture) setKey(i uint64) {
+func (f *Fixture) setKey(i uint64) { write(f.key[:], i) }
+
+func write(key []byte, i uint64) {
 	for at := keyLen - 1; at >= 2; at-- {
-		f.key[at] = '0' + byte(i%10)
+		key[at] = '0' + byte(i%10)
 		i /= 10
 	}
 }
@@ -95,6 +103,41 @@ func (f *Fixture) Decide(n int, among uint64) error {
 		}
 	}
 	return nil
+}
+
+// DecideAnnounced makes about n decisions on random keys, a transaction for each
+// group of keys that are announced together.
+func (f *Fixture) DecideAnnounced(n int) error {
+	for ; n > 0; n -= len(f.group) {
+		for _, key := range f.group {
+			write(key, f.random.Uint64()%f.keys)
+		}
+		f.now += 1000
+		f.space.BeginInto(&f.tx, f.now)
+		for left := f.group[:]; len(left) > 0; {
+			taken := f.tx.Ahead(left)
+			for _, key := range left[:taken] {
+				if _, err := f.tx.Throttle(key, f.limit, 1, limit.Consume); err != nil {
+					f.tx.End()
+					return err
+				}
+			}
+			left = left[taken:]
+		}
+		f.tx.End()
+	}
+	return nil
+}
+
+// DecidePure makes n decisions on one bucket's numbers.
+func (f *Fixture) DecidePure(n int) {
+	var b limit.Bucket
+	for range n {
+		f.now += 1000
+		var r limit.Result
+		b, r = f.limit.Decide(b, 1, limit.Consume, f.now)
+		f.sum += r.ResetMs
+	}
 }
 
 func (f *Fixture) decide() (limit.Result, error) {
@@ -137,6 +180,16 @@ func Measure(ctx context.Context, keys, rounds int) ([]Figures, error) {
 		// Whole ones, as testing.AllocsPerRun has it: the runtime makes a few
 		// of its own meanwhile.
 		r.Allocations = float64((after.Mallocs - before.Mallocs) / uint64(keys))
+
+		begin = time.Now()
+		if err := f.DecideAnnounced(keys); err != nil {
+			return nil, fmt.Errorf("the engine alone: %w", err)
+		}
+		r.Announced = perOne(begin, keys)
+
+		begin = time.Now()
+		f.DecidePure(keys)
+		r.Pure = perOne(begin, keys)
 
 		begin = time.Now()
 		if err := f.Decide(keys, Hot); err != nil {

@@ -29,8 +29,8 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if allocs := testing.AllocsPerRun(10, func() { err = errors.Join(err, f.Decide(100, Hot), f.Decide(100, 2000)) }); allocs > 0 || err != nil {
-		t.Fatalf("%v allocations in 200 decisions, %v", allocs, err)
+	if allocs := testing.AllocsPerRun(10, func() { err = errors.Join(err, f.Decide(100, Hot), f.Decide(100, 2000), f.DecideAnnounced(100)) }); allocs > 0 || err != nil {
+		t.Fatalf("%v allocations in 300 decisions, %v", allocs, err)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestMeasureGivesEveryRoundItsFigures(t *testing.T) {
 		t.Fatalf("%d rounds, %v", len(list), err)
 	}
 	for _, r := range list {
-		if r.MapLookup <= 0 || r.RandomKeys <= 0 || r.HotKeys <= 0 {
+		if r.MapLookup <= 0 || r.RandomKeys <= 0 || r.HotKeys <= 0 || r.Announced <= 0 || r.Pure <= 0 {
 			t.Errorf("%+v", r)
 		}
 	}
