@@ -247,6 +247,7 @@ func infoStats(w *infoWriter, s *Server) {
 	w.line("total_net_input_bytes", t.BytesIn)
 	w.line("total_net_output_bytes", t.BytesOut)
 	w.line("rejected_connections", t.Rejected)
+	w.line("expired_keys", w.keyspace(s).Expired)
 	w.line("evicted_keys", 0)
 	w.line("decisions_allowed", w.keyspace(s).Allowed)
 	w.line("decisions_refused", w.keyspace(s).Refused)

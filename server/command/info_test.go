@@ -53,7 +53,7 @@ func TestInfoFigures(t *testing.T) {
 		"total_connections_received": "33", "total_commands_processed": "41", "rejected_connections": "34",
 		"total_net_input_bytes": "35", "total_net_output_bytes": "36", "protocol_errors": "37", "client_output_buffer_limit_disconnections": "38",
 		"connection_panics": "39", "idle_connections_closed": "40", "tls_on_plain_port_closed": "44", "accept_errors": "45", "clients_input_bytes": "46", "clients_output_bytes": "47",
-		"total_error_replies": "0", "slowlog_len": "0", "latency_events": "0", "instantaneous_ops_per_sec": "0", "acl_access_denied_auth": "42", "http_connections_closed": "43", "forgotten_units": "77",
+		"total_error_replies": "0", "slowlog_len": "0", "latency_events": "0", "instantaneous_ops_per_sec": "0", "acl_access_denied_auth": "42", "http_connections_closed": "43", "forgotten_units": "77", "expired_keys": "99", "evicted_keys": "0",
 		"role": "master", "connected_slaves": "0", "cluster_enabled": "0",
 		"db0": "keys=11,expires=11,avg_ttl=0", "db15": "keys=22,expires=22,avg_ttl=0",
 	} {

@@ -25,7 +25,7 @@ func newServer() *Server {
 		Now:   func() time.Time { return now },
 		Clock: func() int64 { return 1_700_000_123_456_789_012 },
 		Keyspace: func() engine.Stats {
-			stats := engine.Stats{Memory: 5 << 20, MaxMemory: 1 << 30, Forgotten: 77, Changed: 88}
+			stats := engine.Stats{Memory: 5 << 20, MaxMemory: 1 << 30, Forgotten: 77, Changed: 88, Expired: 99}
 			stats.Keys[0], stats.Keys[15] = 11, 22
 			return stats
 		},
