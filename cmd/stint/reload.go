@@ -89,6 +89,7 @@ func (r *reloader) reload(setPassword func(string) (changed bool)) {
 	case err != nil:
 		r.log.Error("SIGHUP: the password is not taken over, the one from before stays in use", "error", err)
 	case setPassword(password):
+		warnPassword(r.cfg, r.log)
 		r.log.Info("SIGHUP: the password is another one now; clients that have given the former stay", "file", r.cfg.RequirepassFile)
 	default:
 		r.log.Info("SIGHUP: the password is the same", "file", r.cfg.RequirepassFile)

@@ -29,21 +29,6 @@ type state struct {
 	flusher *persist.Flusher // nil until the server is about to serve
 }
 
-// secrets are what options name the files of.
-type secrets struct {
-	password string               // "": none
-	certs    *server.Certificates // nil: no TLS
-}
-
-// secrets reads them. The error is an *optionError.
-func (c *Config) secrets() (with secrets, err error) {
-	if with.password, err = c.Password(); err != nil {
-		return with, err
-	}
-	with.certs, err = c.Certificates()
-	return with, err
-}
-
 // serve runs the server until it is told to stop, and returns the exit code.
 func (p *process) serve(cfg *Config, with secrets, log *slog.Logger, level *slog.LevelVar) int {
 	w := p.signals(log)
@@ -271,9 +256,7 @@ func warn(cfg *Config, log *slog.Logger) {
 			log.Warn("everyone who can reach this address may use the server: there is no password and protected mode is off", "addr", a)
 		}
 	}
-	if info, err := os.Stat(cfg.RequirepassFile); err == nil && info.Mode().Perm()&0o044 != 0 {
-		log.Warn("other users of this machine can read the password file", "file", cfg.RequirepassFile, "mode", info.Mode().Perm().String())
-	}
+	warnPassword(cfg, log)
 	warnKey(cfg, log)
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -92,13 +91,6 @@ func warnCertificate(i server.CertificateInfo, now time.Time, log *slog.Logger) 
 		log.Warn("the TLS certificate has expired: clients refuse it; put another into the file of --tls-cert and send SIGHUP", "valid_until", day(i.NotAfter))
 	case left < certificateNotice:
 		log.Warn("the TLS certificate expires soon: put another into the file of --tls-cert and send SIGHUP", "valid_until", day(i.NotAfter), "days_left", int(left/(24*time.Hour)))
-	}
-}
-
-// warnKey logs when others can read the file of the key.
-func warnKey(cfg *Config, log *slog.Logger) {
-	if info, err := os.Stat(cfg.TLSKey); err == nil && info.Mode().Perm()&0o004 != 0 {
-		log.Warn("other users of this machine can read the TLS key", "file", cfg.TLSKey, "mode", info.Mode().Perm().String())
 	}
 }
 

@@ -9,8 +9,9 @@ import (
 // Password is the one password of a server, or none. The zero value is none.
 // Any number of goroutines may use one.
 //
-// Only a digest is kept, so that no dump of the memory and no log line can
-// show the password. Digests are of one length and are compared in a time that
+// Only a digest is kept, so that nothing which shows a Password shows the word
+// itself. The memory of the process may have it all the same: in the options it
+// came from, and in what clients have sent. Digests are of one length and are compared in a time that
 // does not depend on them, so the time of a refusal tells nothing about how
 // much of a guess was right, nor how long the password is.
 type Password struct {
