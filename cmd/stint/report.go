@@ -236,11 +236,43 @@ func (r *statusReport) durability() string {
 	if r.Durability == "none" {
 		return "none: a stop or a crash loses everything"
 	}
-	took := time.Duration(number(r.Info, "flush_last_duration_us")) * time.Microsecond
-	return fmt.Sprintf("%s, every %s; last flush %s ago (%d keys in %s), about %d changes since; %d failures since the start",
-		printable(r.Durability), span(time.Duration(number(r.Info, "flush_interval_ms"))*time.Millisecond),
-		span(time.Duration(r.LastFlushAge*float64(time.Second))), number(r.Info, "flush_last_keys"), span(took),
-		r.Unflushed, number(r.Info, "flush_failures"))
+	interval := time.Duration(number(r.Info, "flush_interval_ms")) * time.Millisecond
+	text := fmt.Sprintf("%s, every %s; ", printable(r.Durability), span(interval))
+	switch {
+	case number(r.Info, "flush_count") > 0:
+		took := time.Duration(number(r.Info, "flush_last_duration_us")) * time.Microsecond
+		changes := "nothing changed"
+		if r.Unflushed > 0 {
+			changes = "about " + count(r.Unflushed, "change")
+		}
+		text += fmt.Sprintf("all up to %s is on disk, %s since; the last flush wrote %s in %s",
+			ago(r.LastFlushAge), changes, count(number(r.Info, "flush_last_keys"), "key"), span(took))
+	case r.Unflushed > 0:
+		text += fmt.Sprintf("the first flush since the start is still to come, about %s", count(r.Unflushed, "change"))
+	default:
+		text += "nothing to write since the start"
+	}
+	return text + "; " + count(number(r.Info, "flush_failures"), "failure") + " since the start"
+}
+
+// ago says how long ago something was. INFO tells the time of a flush in whole
+// seconds, so less than two of them say nothing.
+func ago(seconds float64) string {
+	if seconds < 2 {
+		return "a moment ago"
+	}
+	return span(time.Duration(seconds)*time.Second) + " ago"
+}
+
+// count writes a number of things.
+func count(n int64, thing string) string {
+	switch n {
+	case 0:
+		return "no " + thing + "s"
+	case 1:
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // span writes a length of time for people: two units at most.

@@ -13,7 +13,7 @@ func reported(change map[string]string) map[string]string {
 		"stint_version": "1.2.3", "process_id": "77", "uptime_in_seconds": "90061", "connected_clients": "3", "maxclients": "100",
 		"used_memory": "1048576", "used_memory_rss": "20971520", "maxmemory": "0", "durability": "interval",
 		"rdb_last_save_time": "1893499140", "rdb_changes_since_last_save": "5", "flush_failing": "0", "flush_failures": "2",
-		"flush_interval_ms": "1000", "flush_last_keys": "12", "flush_last_duration_us": "3456", "flush_last_error": "",
+		"flush_interval_ms": "1000", "flush_count": "9", "flush_last_keys": "12", "flush_last_duration_us": "3456", "flush_last_error": "",
 		"decisions_allowed": "10", "decisions_refused": "20", "clock_ahead_ms": "0", "server_time_usec": "1893499200000000",
 		"db0": "keys=7,expires=7,avg_ttl=0", "db10": "keys=2,expires=2,avg_ttl=0", "db9": "keys=1,expires=1,avg_ttl=0", "dbx": "keys=9",
 	}
@@ -77,7 +77,7 @@ up          1d1h, process 77
 clients     3 of at most 100
 keys        10: db0 7, db9 1, db10 2
 memory      1.0 MiB for keys, of at most 10.0 MiB, 10 %; 20.0 MiB resident
-durability  interval, every 1s; last flush 1m0s ago (12 keys in 3.5ms), about 5 changes since; 2 failures since the start
+durability  interval, every 1s; all up to 1m0s ago is on disk, about 5 changes since; the last flush wrote 12 keys in 3.5ms; 2 failures since the start
 decisions   10 allowed, 20 refused since the start
 a second    2.5 allowed, 50.0 refused, 100.0 commands, measured for 2.0 s
 TLS         certificate valid until 2033-05-18T03:33:19Z, 4 handshakes failed
@@ -85,6 +85,27 @@ faults      2 connections were closed by a fault of stint: the log has it, pleas
 `, "\n")
 	if got := r.text(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestDurabilityInWords asks a server that has just started, one that has just
+// flushed, and one that has been alone for a while.
+func TestDurabilityInWords(t *testing.T) {
+	for _, x := range []struct {
+		change map[string]string
+		want   string
+	}{
+		{map[string]string{"flush_count": "0", "rdb_changes_since_last_save": "0", "rdb_last_save_time": "1700000000"}, "interval, every 1s; nothing to write since the start; 2 failures since the start"},
+		{map[string]string{"flush_count": "0", "flush_failures": "0"}, "interval, every 1s; the first flush since the start is still to come, about 5 changes; no failures since the start"},
+		{map[string]string{"flush_count": "1", "flush_last_keys": "1", "flush_failures": "1", "rdb_last_save_time": "1893499199", "server_time_usec": "1893499200296712"},
+			"interval, every 1s; all up to a moment ago is on disk, about 5 changes since; the last flush wrote 1 key in 3.5ms; 1 failure since the start"},
+		{map[string]string{"rdb_changes_since_last_save": "0", "rdb_last_save_time": "1893499198", "server_time_usec": "1893499200296712"},
+			"interval, every 1s; all up to 2s ago is on disk, nothing changed since; the last flush wrote 12 keys in 3.5ms; 2 failures since the start"},
+		{map[string]string{"durability": "none"}, "none: a stop or a crash loses everything"},
+	} {
+		if got := newReport("a:1", reported(x.change), noon, time.Millisecond).durability(); got != x.want {
+			t.Errorf("%v: got\n%s\nwant\n%s", x.change, got, x.want)
+		}
 	}
 }
 
