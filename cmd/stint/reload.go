@@ -20,6 +20,7 @@ const lookAtCertificate = 24 * time.Hour
 type reloader struct {
 	cfg   *Config
 	certs *server.Certificates // nil: no TLS
+	told  *manager             // of each reload
 	log   *slog.Logger
 	hup   chan os.Signal // holds one: those that come meanwhile ask for nothing else
 
@@ -29,8 +30,8 @@ type reloader struct {
 
 // hangups begins to take SIGHUP, whose default is to end the process. It is
 // obeyed from run on.
-func hangups(cfg *Config, certs *server.Certificates, log *slog.Logger) *reloader {
-	r := &reloader{cfg: cfg, certs: certs, log: log, hup: make(chan os.Signal, 1), done: make(chan struct{})}
+func hangups(cfg *Config, certs *server.Certificates, told *manager, log *slog.Logger) *reloader {
+	r := &reloader{cfg: cfg, certs: certs, told: told, log: log, hup: make(chan os.Signal, 1), done: make(chan struct{})}
 	signal.Notify(r.hup, syscall.SIGHUP)
 	return r
 }
@@ -45,7 +46,7 @@ func (r *reloader) run(setPassword func(string) (changed bool)) {
 		for {
 			select {
 			case <-r.hup:
-				r.reload(setPassword)
+				r.told.reload(func() { r.reload(setPassword) })
 			case now := <-ticker.C:
 				if r.certs != nil {
 					warnCertificate(r.certs.Info(), now, r.log)

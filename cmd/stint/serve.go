@@ -32,8 +32,9 @@ type state struct {
 // serve runs the server until it is told to stop, and returns the exit code.
 func (p *process) serve(cfg *Config, with secrets, log *slog.Logger, level *slog.LevelVar) int {
 	w := p.signals(log)
-	r := hangups(cfg, with.certs, log)
-	took, err := p.operate(w, r, cfg, with, log, level)
+	m := p.manager(log)
+	r := hangups(cfg, with.certs, m, log)
+	took, err := p.operate(w, r, m, cfg, with, log, level)
 	// Whoever reads that it has stopped finds nothing that a signal could
 	// still change.
 	r.stop()
@@ -50,7 +51,7 @@ func (p *process) serve(cfg *Config, with secrets, log *slog.Logger, level *slog
 //
 // It starts from the inside out: the lock on the folder, the state, the
 // listeners. Nobody can connect before all that was kept is there again.
-func (p *process) operate(w *watch, r *reloader, cfg *Config, with secrets, log *slog.Logger, level *slog.LevelVar) (took time.Duration, err error) {
+func (p *process) operate(w *watch, r *reloader, m *manager, cfg *Config, with secrets, log *slog.Logger, level *slog.LevelVar) (took time.Duration, err error) {
 	warn(cfg, log)
 	if with.certs != nil {
 		warnCertificate(with.certs.Info(), time.Now(), log)
@@ -68,6 +69,7 @@ func (p *process) operate(w *watch, r *reloader, cfg *Config, with secrets, log 
 	}
 	var st state
 	if cfg.Durability != "none" {
+		m.loading()
 		if st.file, err = p.load(w.asked, cfg, ks, log); err != nil {
 			return 0, err
 		}
@@ -89,16 +91,18 @@ func (p *process) operate(w *watch, r *reloader, cfg *Config, with secrets, log 
 		}
 		return 0, errors.Join(listenError(err, "addr"), st.end(log))
 	}
-	r.run(srv.SetPassword)
 	announce(cfg, srv, ks, with, log)
 
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve() }()
+	m.ready()
+	r.run(srv.SetPassword)
 	var failure error
 	select {
 	case <-w.asked.Done():
 	case failure = <-ended:
 	}
+	m.stopping()
 	return shutdown(w.hurry, srv, &st, failure, log)
 }
 

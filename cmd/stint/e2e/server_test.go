@@ -125,12 +125,13 @@ func launchBy(t *testing.T, by []string, args ...string) *Server {
 	return s
 }
 
-// cleanEnv is the environment without settings of the server. One built with
+// cleanEnv is the environment without settings of the server, and without the
+// service manager that may have started the tests. A server built with
 // the race detector would otherwise wait a second at its exit.
 func cleanEnv() []string {
 	env := []string{"GORACE=atexit_sleep_ms=0"}
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "STINT_") {
+		if !strings.HasPrefix(kv, "STINT_") && !strings.HasPrefix(kv, "NOTIFY_SOCKET=") {
 			env = append(env, kv)
 		}
 	}

@@ -117,7 +117,7 @@ func TestTheUnitLetsTheServerStop(t *testing.T) {
 		t.Errorf("TimeoutStopSec is %s, the server may take %v", setting(t, "TimeoutStopSec"), limit)
 	}
 	for name, want := range map[string]string{
-		"KillSignal": "SIGTERM", "RestartPreventExitStatus": "2", "StateDirectory": "stint",
+		"KillSignal": "SIGTERM", "RestartPreventExitStatus": "2", "StateDirectory": "stint", "Type": "notify", "NotifyAccess": "main",
 		"ExecReload": "/bin/kill -HUP $MAINPID", "ExecStart": "/usr/bin/stint --config /etc/stint/stint.yaml",
 	} {
 		if got := setting(t, name); got != want {
