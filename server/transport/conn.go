@@ -138,6 +138,7 @@ func (c *conn) leave(v any) {
 		c.panicked("handling a connection panicked, it is closed", v)
 	}
 	c.enter(leaving)
+	c.s.garbage.Add(idleBytes)
 	if c.nc != nil {
 		_ = c.nc.Close()
 	}
@@ -407,6 +408,7 @@ func (c *conn) resize(size int) {
 
 // shrink gives back what a silent connection does not need.
 func (c *conn) shrink() {
+	c.s.garbage.Add(int64(len(c.buf) - min(len(c.buf), bufSmall) + cap(c.out)))
 	if len(c.buf) > bufSmall && c.w < bufSmall {
 		c.resize(bufSmall)
 	}

@@ -147,6 +147,7 @@ type adoption struct {
 // that fails the connection has ended.
 func (ls *loops) adopt(c *conn) {
 	c.enter(looping)
+	c.s.garbage.Add(idleBytes)
 	c.args, c.out = nil, nil
 	c.account()
 	if c.w -= c.r; c.w == 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,10 @@ type Server struct {
 	rejected, denied, acceptErrors, protocolErrors atomic.Uint64
 	panics, idleClosed, slowClosed, tlsClosed      atomic.Uint64
 
+	garbage   atomic.Int64 // bytes, about, that connections have given up since the last collection
+	collected time.Time    // when that was; the watch's
+	gc        func()
+
 	tlsLogged atomic.Int64 // ns since made, when a TLS handshake was last logged; 0: never
 	made      time.Time
 
@@ -70,6 +75,7 @@ func New(o Options) (*Server, error) {
 		tick:      watchEvery,
 		stay:      stayFirst,
 		back:      stayLeast,
+		gc:        runtime.GC,
 		made:      time.Now(),
 		done:      make(chan struct{}),
 		conns:     make(map[uint64]*conn),

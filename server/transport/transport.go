@@ -139,6 +139,10 @@ const (
 
 	tlsLogEvery = time.Minute // the pause between two log lines about TLS handshakes
 
+	idleBytes    = 8 << 10  // about what a connection on a goroutine takes when it is silent
+	collectFrom  = 16 << 20 // garbage of connections, bytes, that is worth a collection,
+	collectEvery = 10 * time.Second
+
 	watchEvery = time.Second // how often connections are looked at: the precision of all time limits
 )
 

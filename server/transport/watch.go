@@ -67,9 +67,22 @@ func (s *Server) watch() {
 			c.look(now)
 		}
 		s.loops.look(now)
+		s.collect(now)
 		clear(list)
 		list = list[:0]
 	}
+}
+
+// collect has the garbage collected that connections have left: after ten
+// thousand of them have fallen silent or gone, it would stay in the resident set
+// until something else allocates, which may never happen. Only the watch calls it.
+func (s *Server) collect(now time.Time) {
+	if s.garbage.Load() < collectFrom || now.Sub(s.collected) < collectEvery {
+		return
+	}
+	s.garbage.Store(0)
+	s.collected = now
+	s.gc()
 }
 
 // look gives a connection an order if one is due. Only the watch calls it.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -553,6 +554,42 @@ func TestShutdownEndsAPauseOfAccept(t *testing.T) {
 		}
 		if err := <-served; err != nil {
 			t.Errorf("serve returns %v, want nothing", err)
+		}
+	})
+}
+
+// TestWhatConnectionsLeaveIsCollected fails when the memory of thousands of
+// connections that have gone is kept until somebody allocates.
+func TestWhatConnectionsLeaveIsCollected(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, s *Server, l *pipes) {
+		var collected atomic.Int64
+		s.mu.Lock()
+		s.gc = func() { collected.Add(1) }
+		s.mu.Unlock()
+		c := l.dial(t)
+		c.ping()
+		s.garbage.Add(collectFrom - idleBytes - 1)
+		pass(time.Minute)
+		if n := collected.Load(); n != 0 {
+			t.Fatalf("collected %d times for little", n)
+		}
+		_ = c.Close()
+		pass(time.Minute)
+		s.garbage.Add(1)
+		pass(time.Minute)
+		if n := collected.Load(); n != 1 {
+			t.Errorf("collected %d times for much, want once", n)
+		}
+		s.garbage.Add(collectFrom)
+		pass(2 * watchEvery)
+		s.garbage.Add(collectFrom)
+		pass(2 * watchEvery)
+		if n := collected.Load(); n != 2 {
+			t.Errorf("collected %d times in a few seconds, want once more", n-1)
+		}
+		pass(collectEvery)
+		if n := collected.Load(); n != 3 {
+			t.Errorf("collected %d times in all, want 3", n)
 		}
 	})
 }
