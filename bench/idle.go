@@ -13,14 +13,15 @@ import (
 
 // measureIdle opens many connections that say one PING each and then nothing,
 // and measures what the server needs for them and how one active client fares
-// beside them. Each round has a fresh server: what a closed connection leaves
+// beside them; in the first round also what is needed half a minute later. Each
+// round has a fresh server: what a closed connection leaves
 // behind would be taken for less.
 func measureIdle(ctx context.Context, o *options, b *binaries, rec *record, progress io.Writer) error {
 	for round := range o.Rounds {
 		list := o.chosenOf(redisIncr, stintNone)
 		for i := range list {
 			s := list[(i+round)%len(list)]
-			if err := idleBeside(ctx, o, s, b, rec, progress); err != nil {
+			if err := idleBeside(ctx, o, s, b, rec, progress, round == 0); err != nil {
 				return fmt.Errorf("%s, idle connections: %w", s.name, err)
 			}
 		}
@@ -28,7 +29,7 @@ func measureIdle(ctx context.Context, o *options, b *binaries, rec *record, prog
 	return nil
 }
 
-func idleBeside(ctx context.Context, o *options, s subject, b *binaries, rec *record, progress io.Writer) error {
+func idleBeside(ctx context.Context, o *options, s subject, b *binaries, rec *record, progress io.Writer, patient bool) error {
 	r, err := start(ctx, s, b)
 	if err != nil {
 		return err
@@ -82,6 +83,18 @@ func idleBeside(ctx context.Context, o *options, s subject, b *binaries, rec *re
 	rec.add(figure(name, "files"), float64(filesAfter-files)/float64(len(conns)))
 	fmt.Fprintf(progress, "idle: %-12s %d connections, %.0f bytes each; p99 of an active one %v, alone %v\n",
 		s.name, len(conns), float64(after-before)/float64(len(conns)), beside.Latency(99), alone.Latency(99))
+	if !patient {
+		return nil
+	}
+	// A server may give back memory when it sees that they stay silent.
+	if err := wait(ctx, 10*o.Settle); err != nil {
+		return err
+	}
+	if after, err = proc.Resident(r.Pid()); err != nil {
+		return err
+	}
+	rec.add(figure(name, "silent"), float64(after-before)/float64(len(conns)))
+	fmt.Fprintf(progress, "idle: %-12s after %v more %.0f bytes each\n", s.name, 10*o.Settle, float64(after-before)/float64(len(conns)))
 	return nil
 }
 

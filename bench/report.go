@@ -251,13 +251,13 @@ func idleTable(w *strings.Builder, r *record) {
 		if len(r.get(name, "bytes")) == 0 {
 			continue
 		}
-		row(&rows, s.title, r.show("%.0f", name, "bytes"), r.show("%.2f", name, "files"),
+		row(&rows, s.title, r.show("%.0f", name, "bytes"), r.show("%.0f", name, "silent"), r.show("%.2f", name, "files"),
 			r.show("%.0f", name, "alone/p50"), r.show("%.0f", name, "beside/p50"), r.show("%.0f", name, "alone/p99"), r.show("%.0f", name, "beside/p99"))
 	}
 	if rows.Len() == 0 {
 		return
 	}
 	fmt.Fprintf(w, "## Idle connections\n\n%d connections that sent one PING each. The kernel's memory for sockets is not in a resident set. Latencies are those of one active client.\n\n", r.Settings.IdleConns)
-	header(w, "server", "bytes each", "files each", "p50 without them, µs", "p50 beside them, µs", "p99 without them, µs", "p99 beside them, µs")
+	header(w, "server", "bytes each", "half a minute later", "files each", "p50 without them, µs", "p50 beside them, µs", "p99 without them, µs", "p99 beside them, µs")
 	w.WriteString(rows.String() + "\n")
 }
