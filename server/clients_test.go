@@ -139,8 +139,8 @@ func TestAKilledClientKeepsWhatWasDecided(t *testing.T) {
 	c.expect("THROTTLE k 10 1/d 0", "*5", ":1", ":10", ":8", ":0", ":172800000")
 	mu.Lock()
 	defer mu.Unlock()
-	if !strings.Contains(log.String(), "CLIENT KILL") {
-		t.Errorf("the log does not tell of the kill: %s", log.String())
+	if n := strings.Count(log.String(), "closed by CLIENT KILL"); n != 2 || !strings.Contains(log.String(), `count=1 which="'SKIPME no'" by=`+b.LocalAddr().String()) {
+		t.Errorf("%d lines tell of the 2 kills:\n%s", n, log.String())
 	}
 }
 

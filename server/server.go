@@ -143,7 +143,8 @@ func New(cfg Config) (*Server, error) {
 		Traffic:      s.traffic,
 		ResetTraffic: func() { t := s.transport.Stats(); s.base.Store(&t) },
 		ConnTraffic:  s.connTraffic,
-		Kill:         s.kill,
+		Kill:         func(id uint64) bool { return s.transport.Kill(id) },
+		Killed:       s.killed,
 		Persist:      cfg.Persist,
 	}
 	s.info.SetSlowLog(cfg.SlowLog)
@@ -245,13 +246,9 @@ func (s *Server) connTraffic(id uint64) (command.ConnTraffic, bool) {
 	return command.ConnTraffic(t), ok
 }
 
-// kill closes a connection for CLIENT KILL.
-func (s *Server) kill(id uint64) bool {
-	if !s.transport.Kill(id) {
-		return false
-	}
-	s.cfg.Log.Info("a connection is closed by CLIENT KILL", "id", id)
-	return true
+// killed logs a CLIENT KILL, whose reply its caller alone has seen.
+func (s *Server) killed(n int64, which, by string) {
+	s.cfg.Log.Info("connections are closed by CLIENT KILL", "count", n, "which", which, "by", by)
 }
 
 // Listen opens the listeners: all or none.

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"math"
 	"time"
 
@@ -157,6 +158,10 @@ func clientKill(c *ConnCtx) {
 	c.W.Int(c.kill(&f))
 }
 
+// killedWords is how many words of a CLIENT KILL are told at most: each filter
+// once.
+const killedWords = 14
+
 // kill closes the connections that the filter means and returns how many. One
 // that is still about to end since an earlier call does not count again.
 func (c *ConnCtx) kill(f *clientFilter) (n int64) {
@@ -170,6 +175,10 @@ func (c *ConnCtx) kill(f *clientFilter) (n int64) {
 		case c.Server.Kill != nil && p.killed.CompareAndSwap(false, true) && c.Server.Kill(p.id):
 			n++
 		}
+	}
+	if n > 0 && c.Server.Killed != nil {
+		words := c.Args[2:min(len(c.Args), 2+killedWords)]
+		c.Server.Killed(n, resp.Quote(bytes.Join(words, []byte{' '})), c.Conn.Addr)
 	}
 	return n
 }

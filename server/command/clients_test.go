@@ -139,7 +139,16 @@ func TestClientKill(t *testing.T) {
 		{"", "-ERR wrong number of arguments for 'client|kill' command", "[]", false},
 	} {
 		s, me, killed := crowd(t)
+		told := ""
+		s.Killed = func(n int64, which, by string) { told += fmt.Sprintf("%d of %s by %s", n, which, by) }
 		got := callFlat(t, s, me, append([]string{"CLIENT", "KILL"}, strings.Fields(c.args)...)...)
+		want := ""
+		if n := strings.TrimLeft(strings.Replace(c.want, "+OK", ":1", 1), ":"); n != "0" && n[0] != '-' {
+			want = fmt.Sprintf("%s of '%s' by 1.1.1.1:10", n, c.args)
+		}
+		if told != want {
+			t.Errorf("CLIENT KILL %s: told %q, want %q", c.args, told, want)
+		}
 		if got != c.want || fmt.Sprint(*killed) != c.ids || me.Closing != c.close {
 			t.Errorf("CLIENT KILL %s: %q, killed %v, closing %v; want %q, %s, %v", c.args, got, *killed, me.Closing, c.want, c.ids, c.close)
 		}

@@ -37,9 +37,12 @@ type Server struct {
 
 	// ConnTraffic is what the connection of that ID has moved, and whether it
 	// is still there; nil: that is not known. Kill closes a connection and
-	// reports whether there was one; nil: none can be closed.
+	// reports whether there was one; nil: none can be closed. Killed is told of
+	// a CLIENT KILL that has closed n connections, at least one, with the words
+	// it meant them by, quoted, and the address of the client that sent it.
 	ConnTraffic func(id uint64) (ConnTraffic, bool)
 	Kill        func(id uint64) bool
+	Killed      func(n int64, which, by string)
 
 	// ResetTraffic sets the transports' counters to 0 for CONFIG RESETSTAT.
 	ResetTraffic func()
