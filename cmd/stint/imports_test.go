@@ -18,10 +18,11 @@ type goPackage struct {
 	Standard   bool
 }
 
-// listPackages runs go list -json with its arguments in the module's folder.
+// listPackages runs go list -json with its arguments in the module's folder. With
+// a profile for the compiler, packages would be there once for each program.
 func listPackages(t *testing.T, args ...string) []goPackage {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Standard"}, args...)...)
+	cmd := exec.Command("go", append([]string{"list", "-pgo=off", "-json=ImportPath,Imports,Standard"}, args...)...)
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
