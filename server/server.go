@@ -58,7 +58,7 @@ type Config struct {
 	Addrs         []string      // host:port, tls:host:port or unix:/path, at least one
 	TLS           *Certificates // for those with tls:; nil if there are none
 	MaxClients    int           // connections at a time, at least 1
-	EventLoops    int           // that serve TCP connections; 0: each has a goroutine
+	EventLoops    int           // that serve plain connections; 0: each has a goroutine
 	IdleTimeout   time.Duration // a connection silent for longer is closed; 0: never
 	MaxOutput     int           // bytes of the largest single reply
 	MaxArgument   int           // bytes of one argument

@@ -18,11 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// They look after gnet's pool of goroutines from the start of the
-		// program until an event loop is made, if one is.
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"))
+	goleak.VerifyTestMain(m)
 }
 
 // start runs a server on loopback until the test ends.

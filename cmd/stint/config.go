@@ -27,7 +27,7 @@ type Config struct {
 	Addr       []string `help:"Address to listen on: host:port, tls:host:port for TLS, or unix:/path for a socket. May be given several times (in the environment: separated by commas)." default:"127.0.0.1:6390" placeholder:"ADDR" group:"Network"`
 	MaxClients Integer  `help:"Most clients connected at the same time; one more is told so and disconnected. Each is an open file: the limit of the system (ulimit -n) must be 32 above it, and one more for each --addr." default:"10000" placeholder:"N" group:"Network"`
 
-	EventLoops string `help:"Event loops that serve TCP connections, 0 to 256; auto: one for every two processors. 0: a goroutine serves each connection, as it always does where a connection has to wait, over TLS and over unix sockets." default:"auto" placeholder:"auto|N" group:"Network"`
+	EventLoops string `help:"Event loops that serve connections, 0 to 256; auto: one for every two processors. 0: a goroutine serves each connection, as it always does where a connection has to wait, over TLS, and on other systems than Linux." default:"auto" placeholder:"auto|N" group:"Network"`
 
 	IdleTimeout Duration `help:"Close a connection that has sent nothing for so long. 0: never." default:"0" placeholder:"DURATION" group:"Network"`
 	MaxArgument Size     `help:"Largest single argument of a command." default:"1MiB" placeholder:"SIZE" group:"Network"`

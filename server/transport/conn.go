@@ -15,7 +15,7 @@ import (
 )
 
 // conn is one connection. All but the atomics and what at guards belongs to
-// whoever drives it: its own goroutine, or an event loop (loop.go).
+// whoever drives it: its own goroutine, or an event loop (loop_linux.go).
 //
 // Replies keep their order, and a client that sends faster than it is served
 // feels it, because input stays unread until everything read before it has

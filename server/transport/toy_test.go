@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The suite runs once for each way to serve TCP connections. What it says of a
+// The suite runs once for each way to serve connections. What it says of a
 // limit, a time-out or the order of replies holds for all of them.
 var ways = []way{
 	{name: "a goroutine a connection"},
@@ -44,11 +44,7 @@ func (s suite) Run() (code int) {
 }
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(suite{m},
-		// They look after gnet's pool of goroutines from the start of the
-		// program until an event loop is made, if one is.
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
-		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"))
+	goleak.VerifyTestMain(suite{m})
 }
 
 // patience bounds waits for what must happen; only a broken test waits so long.

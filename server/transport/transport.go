@@ -7,8 +7,8 @@
 // may block or keep silent, and that a fault in one connection ends only that.
 //
 // netconn.go and conn.go are the transport over net.Conn, with a goroutine a
-// connection, on every platform and for every net.Listener. loop.go serves TCP
-// connections from a few event loops as long as they need no wait.
+// connection, on every platform and for every net.Listener. loop_linux.go serves plain
+// connections from a few event loops as long as they need no wait, on Linux.
 package transport
 
 import (
@@ -82,9 +82,9 @@ type Options struct {
 
 	Limits resp.Limits // of one command; resp.DefaultLimits if all are zero
 
-	// Loops is how many event loops serve TCP connections that need no wait; 0:
-	// none, a goroutine serves each connection. Sessions must decide at once
-	// what they take without wait.
+	// Loops is how many event loops serve plain connections that need no wait.
+	// With 0, and on other systems than Linux, a goroutine serves each
+	// connection. Sessions must decide at once what they take without wait.
 	Loops int
 
 	MaxClients  int           // connections at a time; 10,000; below 0: no limit

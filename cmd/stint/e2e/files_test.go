@@ -23,12 +23,10 @@ func limited(t *testing.T, limit string, args ...string) (code int, output strin
 }
 
 // TestTooFewOpenFilesAreRefused starts the server and the tools with so few
-// that Go's runtime would crash in a moment, and with so few that no client
-// would be served. With fewer than 8 it crashes before anything of this module
-// runs: a package that the event loops need starts a timer when it is loaded.
+// that Go's runtime would crash, and with so few that no client would be served.
 func TestTooFewOpenFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
-	for _, limit := range []string{"-n 8", "-n 9", "-n 10", "-n 12", "-n 32"} {
+	for _, limit := range []string{"-n 5", "-n 6", "-n 7", "-n 8", "-n 10", "-n 12", "-n 32"} {
 		for _, args := range [][]string{
 			{"--addr", "127.0.0.1:0", "--dir", dir},
 			{"--addr", "127.0.0.1:0", "--dir", dir, "--config", filepath.Join(dir, "none")},
