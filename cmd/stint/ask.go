@@ -33,6 +33,10 @@ type replyError string
 
 func (e replyError) Error() string { return string(e) }
 
+// errNoRedis is a reply of another protocol, or a line longer than any of a
+// server's: 4 KiB.
+var errNoRedis = errors.New("what answers does not speak the Redis protocol")
+
 // do sends one command and returns its reply, a string of either kind. An error
 // of the server's is a replyError.
 func (a *asker) do(args ...string) (string, error) {
@@ -44,12 +48,15 @@ func (a *asker) do(args ...string) (string, error) {
 	// A server that turns a client away says why before it is asked.
 	_, sent := io.WriteString(a.nc, b.String())
 	line, err := a.r.ReadSlice('\n')
-	if err != nil {
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return "", errNoRedis
+	case err != nil:
 		return "", readReason(errors.Join(err, sent))
 	}
 	text, ok := strings.CutSuffix(string(line), "\r\n")
 	if !ok || text == "" {
-		return "", errors.New("what answers does not speak the Redis protocol")
+		return "", errNoRedis
 	}
 	switch kind, rest := text[0], text[1:]; kind {
 	case '+':
@@ -67,7 +74,7 @@ func (a *asker) do(args ...string) (string, error) {
 		}
 		return string(body[:n]), nil
 	}
-	return "", errors.New("what answers does not speak the Redis protocol")
+	return "", errNoRedis
 }
 
 // readReason words the error of a read for people.

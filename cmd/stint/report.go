@@ -133,7 +133,11 @@ func newReport(addr string, info map[string]string, now time.Time, took time.Dur
 // judge finds the problems, the worst first.
 func (r *statusReport) judge(now time.Time) {
 	if r.Version == "" {
-		r.problem("other", "what answers is no stint: it calls itself Redis %s", r.Info["redis_version"])
+		text := "what answers is no stint"
+		if redis := r.Info["redis_version"]; redis != "" {
+			text += ": it calls itself Redis " + redis
+		}
+		r.problem("other", "%s", text)
 		return
 	}
 	stale := max(staleAtLeast, staleRounds*time.Duration(number(r.Info, "flush_interval_ms"))*time.Millisecond)
@@ -179,7 +183,7 @@ func (r *statusReport) text() string {
 	var b strings.Builder
 	name := "stint"
 	if r.Version != "" {
-		name += " " + r.Version
+		name += " " + printable(r.Version)
 	}
 	fmt.Fprintf(&b, "%s at %s: %s\n", name, r.Addr, r.State)
 	row := func(what, format string, args ...any) {

@@ -124,3 +124,19 @@ func TestSpansForPeople(t *testing.T) {
 		}
 	}
 }
+
+// TestAReportCannotMisleadATerminal has each text of a server's carry what a
+// terminal would obey.
+func TestAReportCannotMisleadATerminal(t *testing.T) {
+	change := map[string]string{"flush_failing": "1", "tls_certificate_valid_until": "1893499200"}
+	for _, name := range []string{"stint_version", "process_id", "durability", "flush_last_error", "tls_handshakes_failed"} {
+		change[name] = "\x1b[31m\a\u202e"
+	}
+	other := map[string]string{"stint_version": "", "redis_version": "\x1b[31m\a\u202e"}
+	for _, change := range []map[string]string{change, other} {
+		text := newReport("a:1", reported(change), noon, time.Millisecond).text()
+		if strings.ContainsAny(text, "\x1b\a\u202e") || !strings.Contains(text, "?[31m") {
+			t.Errorf("the report is %q", text)
+		}
+	}
+}
