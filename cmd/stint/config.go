@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -220,7 +221,9 @@ func (c *Config) Password() (string, error) {
 	if c.RequirepassFile == "" {
 		return c.Requirepass, nil
 	}
-	data, err := os.ReadFile(c.RequirepassFile)
+	// A byte order mark, the password, the end of the line: what follows does
+	// not matter, and may be without end.
+	data, err := readStart(c.RequirepassFile, int64(len(byteOrderMark)+maxPassword+len("\r\n")))
 	if err != nil {
 		return "", &optionError{"requirepass-file", fmt.Sprintf("the password cannot be read: %v", err)}
 	}
@@ -235,6 +238,16 @@ func (c *Config) Password() (string, error) {
 		return "", &optionError{"requirepass-file", fmt.Sprintf("the first line of %s is longer than %d bytes: is it the right file?", c.RequirepassFile, maxPassword)}
 	}
 	return line, nil
+}
+
+// readStart reads the first bytes of a file, at most n.
+func readStart(path string, n int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, n))
 }
 
 // stateDir is the folder of the state file as an absolute path, so that logs

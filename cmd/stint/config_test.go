@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -275,6 +276,24 @@ func TestPasswordFile(t *testing.T) {
 	}
 	if _, err := (&Config{RequirepassFile: "/not/there"}).Password(); err == nil {
 		t.Error("a missing password file is taken as no password")
+	}
+}
+
+// TestThePasswordFileIsReadAsFarAsItsPasswordGoes, whatever follows: the file
+// may be a device that has no end.
+func TestThePasswordFileIsReadAsFarAsItsPasswordGoes(t *testing.T) {
+	longest := strings.Repeat("p", maxPassword)
+	for _, text := range []string{longest, longest + "\n", byteOrderMark + longest + "\r\n" + longest} {
+		c := Config{RequirepassFile: file(t, "pass", text)}
+		if got, err := c.Password(); err != nil || got != longest {
+			t.Errorf("a file of %d bytes gives a password of %d bytes, %v", len(text), len(got), err)
+		}
+	}
+	if runtime.GOOS == "windows" {
+		return // has no such device
+	}
+	if _, err := (&Config{RequirepassFile: "/dev/zero"}).Password(); err == nil || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("/dev/zero gives %v", err)
 	}
 }
 

@@ -58,13 +58,23 @@ func (r *reloader) run(setPassword func(string) (changed bool)) {
 	}()
 }
 
-// stop ends the goroutine and waits for it. A SIGHUP is ignored from now on: the
-// process is about to end by itself.
-func (r *reloader) stop() {
+// stop ends the goroutine and waits for it, but no longer than within: a file on
+// a mount that hangs, or a pipe that nobody writes to, keeps it reading, and
+// nothing can end that. A SIGHUP is ignored from now on: the process is about to
+// end by itself.
+func (r *reloader) stop(within time.Duration) {
 	signal.Ignore(syscall.SIGHUP)
 	close(r.done)
-	if r.ended != nil {
-		<-r.ended
+	if r.ended == nil {
+		return
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-r.ended:
+	case <-timer.C:
+		r.log.Warn("a file that SIGHUP asked to read again gives neither data nor an error; the server ends without it",
+			"tls_cert", r.cfg.TLSCert, "tls_key", r.cfg.TLSKey, "tls_ca", r.cfg.TLSCa, "requirepass_file", r.cfg.RequirepassFile)
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	stopClients = 3 * time.Second         // batches at hand are decided and answered
 	stopFlush   = 4500 * time.Millisecond // the last flush; it is tried again if it fails
 	stopProfile = 500 * time.Millisecond  // profiles that are being made
+	stopReload  = 500 * time.Millisecond  // files that a SIGHUP has read again
 	stopLimit   = 9500 * time.Millisecond // service managers kill after 10 s
 )
 
@@ -37,7 +38,7 @@ func (p *process) serve(cfg *Config, with secrets, log *slog.Logger, level *slog
 	took, err := p.operate(w, r, m, cfg, with, log, level)
 	// Whoever reads that it has stopped finds nothing that a signal could
 	// still change.
-	r.stop()
+	r.stop(stopReload)
 	w.stop()
 	if err != nil {
 		return p.fail(exitFailure, err)

@@ -5,6 +5,7 @@ package e2e
 import (
 	"crypto/tls"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -205,6 +206,37 @@ func TestThePasswordIsReadAgain(t *testing.T) {
 	s.Stop()
 	if log := s.Log(); strings.Contains(log, "first-word") || strings.Contains(log, "second-word") || strings.Contains(log, "xxxx") {
 		t.Errorf("the log shows a password:\n%s", log)
+	}
+}
+
+// TestAStopDoesNotWaitForAFileThatHangs has the password file be a pipe that
+// somebody holds and nobody writes to: what was decided is saved all the same,
+// and the stop is an ordered one.
+func TestAStopDoesNotWaitForAFileThatHangs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(path, []byte("word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "--requirepass-file", path)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfifo", path).CombinedOutput(); err != nil {
+		t.Fatalf("mkfifo: %v: %s", err, out)
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	var w *os.File
+	eventually(t, ioTimeout, "the server reads the pipe", func() (read bool) {
+		var err error
+		w, err = os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	})
+	defer w.Close()
+	s.Stop()
+	if log := s.Log(); !strings.Contains(log, "gives neither data nor an error") {
+		t.Errorf("the log does not say that a file hangs:\n%s", log)
 	}
 }
 
