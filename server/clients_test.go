@@ -181,14 +181,14 @@ func TestThresholdsAreSettings(t *testing.T) {
 	get("slowlog-log-slower-than", "10000")
 	get("slowlog-max-len", "128")
 	get("latency-monitor-threshold", "100")
-	for _, p := range []string{"slowlog-log-slower-than 0", "slowlog-log-slower-than -1", "slowlog-max-len 0", "slowlog-max-len 100000", "latency-monitor-threshold 0", "latency-monitor-threshold 250"} {
+	for _, p := range []string{"slowlog-log-slower-than 0", "slowlog-log-slower-than -1", "slowlog-max-len 0", "slowlog-max-len 10000", "latency-monitor-threshold 0", "latency-monitor-threshold 250"} {
 		c.expect("CONFIG SET "+p, "+OK")
 		name, value, _ := strings.Cut(p, " ")
 		get(name, value)
 	}
 	for p, want := range map[string]string{
 		"slowlog-log-slower-than -2": "between -1 and 9223372036854775807 inclusive", "slowlog-log-slower-than x": "couldn't be parsed into an integer",
-		"slowlog-max-len -1": "between 0 and 100000 inclusive", "slowlog-max-len 100001": "between 0 and 100000 inclusive", "slowlog-max-len +5": "couldn't be parsed into an integer",
+		"slowlog-max-len -1": "between 0 and 10000 inclusive", "slowlog-max-len 10001": "between 0 and 10000 inclusive", "slowlog-max-len +5": "couldn't be parsed into an integer",
 		"latency-monitor-threshold -1": "between 0 and 9223372036854775807 inclusive", "latency-monitor-threshold 1.5": "couldn't be parsed into an integer",
 	} {
 		if got := c.do(1, "CONFIG SET "+p); !strings.Contains(got, "CONFIG SET failed") || !strings.Contains(got, want) {

@@ -182,6 +182,28 @@ func TestSlowLogCutsWordsAsRedisDoes(t *testing.T) {
 
 // TestSlowLogHasNoSecrets fails when a password, or what may be one because of
 // a slip, can be read in the log.
+// TestTheLongestSlowLogIsAReplyThatIsSent has every entry be as large as one can
+// be: all of them together are within the transport's bound for a reply, 64 MiB.
+func TestTheLongestSlowLogIsAReplyThatIsSent(t *testing.T) {
+	s := newServer()
+	s.SetSlowLog(MaxSlowLog)
+	s.SetSlowerThan(0)
+	conn := NewConn(s, 1, "["+strings.Repeat("ffff:", 7)+"ffff%interface-name]:65535", "")
+	conn.Name = strings.Repeat("n", maxConnName)
+	args := [][]byte{[]byte("EXISTS")}
+	huge := make([]byte, 10<<20)
+	for len(args) < 2*maxSlowArgs {
+		args = append(args, huge)
+	}
+	exists, _ := Find(args[:2])
+	for range MaxSlowLog {
+		s.attend(&conn, exists.Index(), args, 1, 1)
+	}
+	if n := len(call(t, s, &conn, "SLOWLOG", "GET", "-1")); n > 64<<20 || n < 50<<20 {
+		t.Errorf("the reply has %d bytes", n)
+	}
+}
+
 func TestSlowLogHasNoSecrets(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"AUTH hunter2", "AUTH (redacted)"},

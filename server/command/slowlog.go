@@ -36,8 +36,10 @@ var slowlogCommands = []Command{{
 }}
 
 // MaxSlowLog is the most entries that slowlog-max-len can ask for. One holds at
-// most 32 words of about 150 bytes: 5 KB.
-const MaxSlowLog = 100_000
+// most 32 words of about 150 bytes: 5 KB, and its reply has the client's name
+// besides. So all of them are at most 63 MB, and SLOWLOG GET -1 is a reply
+// within the bound that --max-output has by default.
+const MaxSlowLog = 10_000
 
 // slowLog holds the latest entries. The zero value notes nothing; any number
 // of goroutines may use one.
