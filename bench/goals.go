@@ -112,6 +112,7 @@ func goals() []goal {
 		goal{key: "growing-p999", what: "p99.9 while a table of 10 M keys grows × 100,000 keys at rest", limit: 2, unit: "×", got: ratio("latency/growing/p999", "latency/small/p999")},
 		goal{key: "sweeping-p999", what: "p99.9 while a table of 10 M keys is swept × 100,000 keys at rest", limit: 2, unit: "×", got: ratio("latency/sweeping/p999", "latency/small/p999")},
 		goal{key: "drain-p99", what: "p99 while 1 M changed keys are written × durability none", limit: 2, unit: "×", got: ratio(figure("drain", stintInterval, "p99"), figure("drain", stintNone, "p99"))},
+		goal{key: "snapshot-p99", what: "p99 while 10 M buckets are written anew × the same without", limit: 2, unit: "×", got: ratio("snapshot/during/p99", "snapshot/without/p99")},
 		goal{key: "restart", what: "restart with 10 M buckets", limit: 10, unit: " s", got: of("restart/ready")},
 	)
 }

@@ -13,18 +13,19 @@ import (
 
 // Names of the parts of a run, in the order in which they are measured.
 const (
-	partWire    = "wire"            // our generator
-	partBench   = "redis-benchmark" // the same by redis-benchmark
-	partShapes  = "shapes"          // zipf keys and refusals
-	partMemory  = "memory"          // bytes a bucket
-	partEngine  = "engine"          // the engine alone, in this process
-	partLatency = "latency"         // while a large table grows and is swept
-	partDrain   = "drain"           // while many changed keys are written
-	partRestart = "restart"         // seconds until many buckets are loaded
-	partIdle    = "idle"            // many connections that do nothing
+	partWire     = "wire"            // our generator
+	partBench    = "redis-benchmark" // the same by redis-benchmark
+	partShapes   = "shapes"          // zipf keys and refusals
+	partMemory   = "memory"          // bytes a bucket
+	partEngine   = "engine"          // the engine alone, in this process
+	partLatency  = "latency"         // while a large table grows and is swept
+	partDrain    = "drain"           // while many changed keys are written
+	partSnapshot = "snapshot"        // while the whole state is written anew
+	partRestart  = "restart"         // seconds until many buckets are loaded
+	partIdle     = "idle"            // many connections that do nothing
 )
 
-var allParts = []string{partWire, partBench, partShapes, partMemory, partEngine, partLatency, partDrain, partRestart, partIdle}
+var allParts = []string{partWire, partBench, partShapes, partMemory, partEngine, partLatency, partDrain, partSnapshot, partRestart, partIdle}
 
 // options is a run of the side-by-side.
 type options struct {

@@ -90,7 +90,7 @@ func fixed() *record {
 		r.add("engine/allocations", 0)
 		for _, p := range percentiles {
 			for name, v := range map[string]float64{
-				"latency/small": 1, "latency/growing": 2, "latency/sweeping": 2.1, "drain/" + stintNone: 1, "drain/" + stintInterval: 2,
+				"latency/small": 1, "latency/growing": 2, "latency/sweeping": 2.1, "snapshot/without": 1, "snapshot/during": 1.5, "drain/" + stintNone: 1, "drain/" + stintInterval: 2,
 				"idle/" + stintNone + "/alone": 1, "idle/" + stintNone + "/beside": 1.5, "idle/" + redisIncr + "/alone": 1, "idle/" + redisIncr + "/beside": 1.25,
 			} {
 				r.add(figure(name, p.name), v*p.of*10+float64(i))

@@ -34,6 +34,7 @@ func report(r *record) string {
 	engineTable(&w, r)
 	latencyTable(&w, r)
 	drainTable(&w, r)
+	snapshotTable(&w, r)
 	restartTable(&w, r)
 	idleTable(&w, r)
 	return strings.TrimRight(w.String(), "\n") + "\n"
@@ -230,6 +231,19 @@ func drainTable(w *strings.Builder, r *record) {
 	for _, name := range []string{stintNone, stintInterval} {
 		percentileRow(w, r, figure("drain", name), titleOf(name))
 	}
+	w.WriteString("\n")
+}
+
+func snapshotTable(w *strings.Builder, r *record) {
+	if len(r.get("snapshot/during/p50")) == 0 {
+		return
+	}
+	w.WriteString("## Latency while the whole state is written\n\n")
+	openNote(w, r)
+	fmt.Fprintf(w, "%d buckets, durability interval. The state file is compacted when the changes outgrow it.\n\n", r.Settings.ManyKeys)
+	percentileHeader(w, "state file")
+	percentileRow(w, r, "snapshot/without", "a flush each second")
+	percentileRow(w, r, "snapshot/during", "and a compaction")
 	w.WriteString("\n")
 }
 

@@ -64,6 +64,7 @@ func measureAll(ctx context.Context, o *options, b *binaries, rec *record, progr
 		{o.has(partEngine), measureEngine},
 		{o.has(partLatency), measureLatency},
 		{o.has(partDrain), measureDrain},
+		{o.has(partSnapshot), measureSnapshot},
 		{o.has(partRestart), measureRestart},
 		{o.has(partIdle), measureIdle},
 	} {

@@ -21,4 +21,3 @@ func unmap(db *bolt.DB, size int64) error {
 	}
 	return nil
 }
-

@@ -305,5 +305,7 @@ func (s *saver) Info() server.PersistInfo {
 		LastError:    i.LastError,
 		FileBytes:    i.FileBytes,
 		Changed:      i.Changed,
+		Compacting:   i.Compacting,
+		Compactions:  i.Compactions,
 	}
 }

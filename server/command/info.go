@@ -228,6 +228,8 @@ func infoPersistence(w *infoWriter, s *Server) {
 	w.line("flush_failing", p.Failing)
 	w.line("flush_last_error", p.LastError)
 	w.line("state_file_bytes", p.FileBytes)
+	w.line("compacting", truth(p.Compacting))
+	w.line("compactions", p.Compactions)
 }
 
 // lastSeconds is how long the last save took in whole seconds, -1 before the

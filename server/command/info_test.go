@@ -37,7 +37,7 @@ func TestInfoFigures(t *testing.T) {
 	s.Counters.CrossClosed.Store(43)
 	s.Persist = &fakePersist{last: start.Add(time.Hour), err: errors.New("x"), info: PersistInfo{
 		Durability: "interval", Interval: 1500 * time.Millisecond, Saving: true, LastDuration: 2_345_678 * time.Microsecond,
-		LastKeys: 51, LastBytes: 52, Flushes: 53, Failures: 54, Failing: 55, LastError: "disk\r\nfull", FileBytes: 56, Changed: 57,
+		LastKeys: 51, LastBytes: 52, Flushes: 53, Failures: 54, Failing: 55, LastError: "disk\r\nfull", FileBytes: 56, Compacting: true, Compactions: 59, Changed: 57,
 	}}
 	got := infoLines(t, callFlat(t, s, newConn(s), "INFO"))
 	for name, want := range map[string]string{
@@ -49,7 +49,7 @@ func TestInfoFigures(t *testing.T) {
 		"loading": "0", "rdb_changes_since_last_save": "57", "rdb_bgsave_in_progress": "1", "rdb_last_save_time": "1700003600",
 		"rdb_last_bgsave_status": "err", "rdb_last_bgsave_time_sec": "2", "rdb_saves": "53", "aof_enabled": "0",
 		"durability": "interval", "flush_interval_ms": "1500", "flush_last_duration_us": "2345678", "flush_last_keys": "51", "flush_last_bytes": "52",
-		"flush_count": "53", "flush_failures": "54", "flush_failing": "55", "flush_last_error": "disk  full", "state_file_bytes": "56",
+		"flush_count": "53", "flush_failures": "54", "flush_failing": "55", "flush_last_error": "disk  full", "state_file_bytes": "56", "compacting": "1", "compactions": "59",
 		"total_connections_received": "33", "total_commands_processed": "41", "rejected_connections": "34",
 		"total_net_input_bytes": "35", "total_net_output_bytes": "36", "protocol_errors": "37", "client_output_buffer_limit_disconnections": "38",
 		"connection_panics": "39", "idle_connections_closed": "40", "tls_on_plain_port_closed": "44", "accept_errors": "45", "clients_input_bytes": "46", "clients_output_bytes": "47",

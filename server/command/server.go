@@ -118,6 +118,8 @@ type PersistInfo struct {
 	Failing      int64         // failures since all was well; 0: it is
 	LastError    string        // of the last failure
 	FileBytes    int64         // size of the state file
+	Compacting   bool          // the whole state is being written anew
+	Compactions  int64         // how often it was
 	Changed      int64         // changes that are not on disk, about
 }
 
