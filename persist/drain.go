@@ -44,13 +44,15 @@ func (b *batch) reset() {
 
 // fill draws chunks from a cut or dump, the first of which belongs at p, until
 // the batch is full or there are no more.
-func (b *batch) fill(from dump, p chunkPlace, sequence uint64, o *Options) (more bool) {
+// After each chunk it rests as pace says, if that is not nil.
+func (b *batch) fill(from dump, p chunkPlace, sequence uint64, o *Options, pace func(worked time.Duration)) (more bool) {
 	var blank [chunkHeader]byte
 	for size := 0; size < o.batch; b.n++ {
 		if b.n == len(b.bufs) {
 			// A little more than a chunk: it ends with the change that fills it.
 			b.bufs = append(b.bufs, make([]byte, 0, chunkHeader+o.chunk+o.chunk/16))
 		}
+		begin := time.Now()
 		buf := append(b.bufs[b.n][:0], blank[:]...)
 		buf, more = from.Append(buf, chunkHeader+o.chunk)
 		for more && len(buf) == chunkHeader {
@@ -66,6 +68,9 @@ func (b *batch) fill(from dump, p chunkPlace, sequence uint64, o *Options) (more
 		if !more {
 			b.n++
 			return false
+		}
+		if pace != nil {
+			pace(time.Since(begin))
 		}
 	}
 	return true
@@ -86,6 +91,9 @@ type stats struct {
 type drain struct {
 	st *State
 	ks keyspace
+
+	// pace rests after so much work that nobody waits for; nil: without a rest.
+	pace func(worked time.Duration)
 
 	cut  cut   // being drained; nil between flushes
 	more bool  // the cut has more
@@ -223,7 +231,7 @@ func (d *drain) everything() error {
 		// A cut of which the old file has a part is drained to nowhere: what
 		// it holds, or what came after, is in the base.
 		for d.work.reset(); d.cut != nil && d.more; d.work.reset() {
-			d.more = d.work.fill(d.cut, d.deltaPlace(), 0, &d.st.o)
+			d.more = d.work.fill(d.cut, d.deltaPlace(), 0, &d.st.o, nil)
 		}
 		d.cut = nil
 		d.begin()
@@ -243,7 +251,7 @@ func (d *drain) tick() error {
 	hdr := d.st.hdr
 	for {
 		if d.work.n == 0 && d.more {
-			d.more = d.work.fill(d.cut, d.deltaPlace(), hdr.sequence+1, &d.st.o)
+			d.more = d.work.fill(d.cut, d.deltaPlace(), hdr.sequence+1, &d.st.o, d.pace)
 		}
 		era := d.era
 		for _, c := range d.work.chunks() {
@@ -334,7 +342,7 @@ func (d *drain) dumpStep() error {
 	defer d.figures()
 	place := chunkPlace{baseChunk, d.base.id, d.base.chunks}
 	if d.dwork.n == 0 {
-		d.dmore = d.dwork.fill(d.dump, place, d.st.hdr.sequence, &d.st.o)
+		d.dmore = d.dwork.fill(d.dump, place, d.st.hdr.sequence, &d.st.o, d.pace)
 	}
 	base := d.base
 	for _, c := range d.dwork.chunks() {

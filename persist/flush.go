@@ -20,6 +20,10 @@ const retryClose = 50 * time.Millisecond
 // made slower.
 const mostRest = 20 * time.Millisecond
 
+// mostPause bounds the rest after a chunk, which takes a fraction of a
+// millisecond unless something else has the processor.
+const mostPause = 2 * time.Millisecond
+
 // Info is the state of saving.
 type Info struct {
 	Interval     time.Duration // between two flushes
@@ -93,6 +97,7 @@ func (st *State) Start() (*Flusher, error) {
 func (f *Flusher) run() {
 	defer close(f.done)
 	defer f.end()
+	background()
 	tick := f.st.o.tick
 	if tick == nil {
 		t := time.NewTicker(f.st.o.Interval)
@@ -117,16 +122,25 @@ func (f *Flusher) run() {
 			f.last()
 			return
 		case <-tick:
+			f.job.pace = pause
 			f.flush()
+			f.job.pace = nil
 		case <-f.wake:
 			f.flush()
 		case <-dumping:
 			begin := time.Now()
+			f.job.pace = pause
 			f.dumpStep()
+			f.job.pace = nil
 			rest.Reset(min(time.Since(begin), mostRest))
 		}
 	}
 }
+
+// pause rests for as long as was worked, at most mostPause. Decisions that want
+// the same processor then wait for a part of a millisecond, and not for the end
+// of a time slice. Nobody waits for what is written meanwhile.
+func pause(worked time.Duration) { time.Sleep(min(worked, mostPause)) }
 
 // dumpStep writes a part of a new base.
 func (f *Flusher) dumpStep() {

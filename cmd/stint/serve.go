@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -141,6 +142,17 @@ func (p *process) load(ctx context.Context, cfg *Config, ks *engine.Keyspace, lo
 	}
 }
 
+// roomForLoops has Go's scheduler run one goroutine more at a time for each event
+// loop, unless GOMAXPROCS says how many it is to be. A loop mostly waits in the
+// kernel, and gives its place away meanwhile; when clients have sent something it
+// must not wait for a place that a flush or the collector has taken: which of
+// them gets a processor is better decided by the kernel, which knows priorities.
+func roomForLoops(loops int) {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + loops)
+	}
+}
+
 // begin starts flushing and opens the listeners.
 func (st *state) begin(ctx context.Context, cfg *Config, with secrets, ks *engine.Keyspace, log *slog.Logger, level *slog.LevelVar) (*server.Server, error) {
 	var persister server.Persister
@@ -151,12 +163,14 @@ func (st *state) begin(ctx context.Context, cfg *Config, with secrets, ks *engin
 		}
 		persister = &saver{st.flusher, cfg}
 	}
+	loops := cfg.eventLoops()
+	roomForLoops(loops)
 	srv, err := server.New(server.Config{
 		Keyspace:      ks,
 		Persist:       persister,
 		Addrs:         cfg.Addr,
 		MaxClients:    int(cfg.MaxClients),
-		EventLoops:    cfg.eventLoops(),
+		EventLoops:    loops,
 		IdleTimeout:   time.Duration(cfg.IdleTimeout),
 		MaxOutput:     int(cfg.MaxOutput),
 		MaxArgument:   int(cfg.MaxArgument),
