@@ -34,9 +34,7 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 	if infoField(info, "rdb_last_bgsave_status") != "err" || !strings.Contains(infoField(info, "flush_last_error"), "no space left") {
 		t.Errorf("INFO does not tell:\n%s", info)
 	}
-	if !strings.Contains(s.Log(), "level=ERROR") {
-		t.Errorf("the log does not tell:\n%s", s.Log())
-	}
+	eventually(t, 10*time.Second, "the log tells", func() bool { return strings.Contains(s.Log(), "level=ERROR") })
 	expectError(t, c.Do("SAVE"), "ERR ")
 	spend(c, "still", 100, 7) // decisions go on
 
@@ -45,9 +43,7 @@ func TestAFullDiskIsSurvived(t *testing.T) {
 	}
 	eventually(t, 20*time.Second, "the state is written again", func() bool { return !failing() })
 	expect(t, c.Do("SAVE"), "OK")
-	if !strings.Contains(s.Log(), "written again") {
-		t.Errorf("the log does not tell that it is over:\n%s", s.Log())
-	}
+	eventually(t, 10*time.Second, "the log tells that it is over", func() bool { return strings.Contains(s.Log(), "written again") })
 	s.Kill()
 	s = start(t, "--dir", dir)
 	c = s.Dial()
