@@ -3,11 +3,12 @@ package server
 import "time"
 
 // Upkeep's bounds: full buckets are forgotten every upkeepEvery in steps of
-// sweepSteps, for at most sweepFor, so that it never takes more than a tenth
-// of a processor.
+// sweepSteps, with rests of at most sweepRest between, and sweepFor of work at
+// most, so that it never takes more than a tenth of a processor.
 const (
 	upkeepEvery = 100 * time.Millisecond
 	sweepFor    = 10 * time.Millisecond
+	sweepRest   = 2 * time.Millisecond
 	sweepSteps  = 64
 )
 
@@ -46,8 +47,17 @@ func (s *Server) upkeep() {
 	}
 }
 
+// sweep forgets full buckets. After each step it rests for as long as that took:
+// decisions that want the same processor wait for a step, not for all of them.
 func (s *Server) sweep() {
-	for begun := time.Now(); s.cfg.Keyspace.Sweep(sweepSteps) && time.Since(begun) < sweepFor; {
+	for worked := time.Duration(0); worked < sweepFor; {
+		begun := time.Now()
+		if !s.cfg.Keyspace.Sweep(sweepSteps) {
+			return
+		}
+		took := time.Since(begun)
+		worked += took
+		time.Sleep(min(took, sweepRest))
 	}
 }
 
