@@ -51,14 +51,15 @@ func layerOf(path string) string {
 	return layer
 }
 
-// TestImportsPointOneWay holds the rule of the layout: cmd → server, persist →
-// engine, and server and persist never meet.
+// TestImportsPointOneWay holds the rule of the layout: cmd → server, cluster,
+// persist → engine, and those three never meet.
 func TestImportsPointOneWay(t *testing.T) {
 	allowed := map[string][]string{
 		"engine":  {"engine"},
 		"server":  {"server", "engine"},
 		"persist": {"persist", "engine"},
-		"cmd":     {"cmd", "server", "persist", "engine"},
+		"cluster": {"cluster", "engine"},
+		"cmd":     {"cmd", "server", "persist", "cluster", "engine"},
 		"bench":   {"bench", "server", "persist", "engine"},
 	}
 	for _, p := range listPackages(t, "./...") {

@@ -16,12 +16,31 @@ type Request struct {
 	Proto uint8    // RESP version the reply is written in, 2 or 3
 }
 
+// Outcome says what became of a batch.
+type Outcome uint8
+
+const (
+	// Decided: the replies are in Out.
+	Decided Outcome = iota
+	// NotApplied: no decision could be made; nothing of the batch was applied,
+	// and nothing ever will be. Out is as it was.
+	NotApplied
+	// Unknown: the batch may have been applied, as a whole, or may still be, or
+	// never. Out is as it was.
+	Unknown
+)
+
 // Batch is what arrived of one connection's pipeline, in order. It is used
 // again: a Store keeps nothing of it after Done.
 type Batch struct {
 	Requests []Request
 	Out      []byte       // replies, appended in the order of the requests
 	Done     func(*Batch) // called once, on any goroutine, if Run returned false
+
+	// Outcome is set by the Store: whoever fills a batch makes it Decided. Why
+	// says in a few words, for people, what stood in the way of a decision.
+	Outcome Outcome
+	Why     string
 }
 
 // Executor runs requests on a transaction, in order, and appends their replies
