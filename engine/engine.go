@@ -80,6 +80,7 @@ type Keyspace struct {
 	forgotten atomic.Int64 // units FORCE asked for beyond its bound
 	sweepAt   atomic.Uint32
 
+	viewing atomic.Bool     // a Frozen is open
 	cutting atomic.Bool     // a Cut is not finished
 	flushed [Databases]bool // flushed since the last cut; under all shard locks
 }

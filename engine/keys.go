@@ -69,6 +69,10 @@ func (tx *Tx) FlushAll() { tx.flush(0, Databases-1) }
 
 // flush swaps the tables of the databases from first to last at one instant.
 func (tx *Tx) flush(first, last int) {
+	if o, held := tx.b.(*Overlay); held {
+		o.flush(first, last)
+		return
+	}
 	tx.End()
 	tx.ks.lockAll()
 	defer tx.ks.unlockAll()

@@ -111,7 +111,7 @@ func TestDamagedValues(t *testing.T) {
 		"entry after all time":  {Kind: KindLog, Limit: Params{1, 0, second}, Log: logOf(MaxTime+1, 1)},
 		"entry of 0 units":      {Kind: KindLog, Limit: Params{1, 0, second}, Log: logOf(1, 1, 2, 0)},
 		"negative entry":        {Kind: KindLog, Limit: Params{1, 0, second}, Log: logOf(1, 5, 2, -1)},
-		"entries sum too large": {Kind: KindLog, Limit: Params{1, 0, second}, Log: logOf(1, maxLogSum, 2, 1)},
+		"entries sum too large": {Kind: KindLog, Limit: Params{1, 0, second}, Log: logOf(1, MaxLogSum, 2, 1)},
 		"entries that overflow": {Kind: KindLog, Limit: Params{1, 0, second}, Log: logOf(1, 1<<62, 2, 1<<62)},
 		"entries of one time": {Kind: KindLog, Limit: Params{1, 0, second},
 			Log: &Log{ring: []LogEntry{{1, 1}, {1, 2}}, n: 2}},
@@ -122,7 +122,7 @@ func TestDamagedValues(t *testing.T) {
 		}
 	}
 	for name, v := range map[string]Value{
-		"largest log":     {Kind: KindLog, Limit: Params{1, 0, second}, Log: logOf(0, 1, MaxTime, maxLogSum-1)},
+		"largest log":     {Kind: KindLog, Limit: Params{1, 0, second}, Log: logOf(0, 1, MaxTime, MaxLogSum-1)},
 		"largest counts":  window(KindSliding, MaxUnits, MaxPeriod, MaxPeriod, maxCount, maxCount),
 		"largest bucket":  bucket(MaxUnits, MaxUnits, 1<<62, 1<<63-2, MaxUnits-1),
 		"latest bucket":   bucket(1, 1, 1<<62, 1<<63-1, 0),
@@ -203,7 +203,7 @@ func drawValue(t *rapid.T) Value {
 		for range rapid.IntRange(0, 20).Draw(t, "entries") {
 			at += around(1, MaxTime, second).Draw(t, "at")
 			cost := around(1, MaxUnits).Draw(t, "cost")
-			if at < 0 || at > MaxTime || cost > maxLogSum-total {
+			if at < 0 || at > MaxTime || cost > MaxLogSum-total {
 				break
 			}
 			total += cost

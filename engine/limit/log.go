@@ -29,6 +29,11 @@ type Log struct {
 	head int        // where the oldest entry is
 	n    int        // how many there are
 	base uint64     // Sum before the oldest entry
+
+	// A view has the ring of another log, which it does not write: its newest
+	// entries are here. See View.
+	tail []LogEntry
+	of   *Log // nil: this is no view
 }
 
 // Len is how many entries there are.
@@ -62,6 +67,9 @@ func (g *Log) Bytes() int {
 }
 
 func (g *Log) entry(i int) *LogEntry {
+	if t := i - (g.n - len(g.tail)); t >= 0 && g.of != nil {
+		return &g.tail[t]
+	}
 	i += g.head
 	if i >= len(g.ring) {
 		i -= len(g.ring)
@@ -92,6 +100,10 @@ type LogChange struct {
 // Apply changes the log. It allocates only when the log has to grow, or
 // shrinks because most of its room stands empty.
 func (g *Log) Apply(c LogChange) {
+	if g.of != nil {
+		g.applyToView(c)
+		return
+	}
 	g.drop(c.Drop)
 	g.n -= c.Pop
 	if c.Trim > 0 {

@@ -181,7 +181,7 @@ func (g *Log) valid() error {
 		switch {
 		case at <= before || at > MaxTime:
 			return fmt.Errorf("%w: entry %d of a sliding log is at %d, after one at %d", ErrDamaged, i, at, before)
-		case cost < 1 || cost > maxLogSum-sum:
+		case cost < 1 || cost > MaxLogSum-sum:
 			return fmt.Errorf("%w: entry %d of a sliding log brings its sum past what it can be", ErrDamaged, i)
 		}
 		sum += cost
@@ -190,7 +190,7 @@ func (g *Log) valid() error {
 	return nil
 }
 
-// maxLogSum is the largest sum of a sliding log that is not all expired: FORCE
+// MaxLogSum is the largest sum of a sliding log that is not all expired: FORCE
 // goes to the limit and MaxUnits, and expired entries are dropped before one
 // is added.
-const maxLogSum = MaxLogLimit + MaxUnits
+const MaxLogSum = MaxLogLimit + MaxUnits

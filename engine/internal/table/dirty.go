@@ -28,6 +28,7 @@ const (
 	flagListed    = 1 << 0 // for parity 0; parity 1 is the next bit
 	flagPersisted = 1 << 2
 	flagRound     = 1 << 3 // of a slot in the current list: see prune
+	flagFrozen    = 1 << 4 // see freeze.go
 )
 
 // The current list is pruned when it is longer than twice the records and
@@ -66,6 +67,9 @@ func (d *dirt) init(a *account, track bool) {
 // touch must be called before a record is changed in any way.
 func (t *Table) touch(ref Ref, rec []byte) {
 	d := &t.dirt
+	if t.frozen.on && rec[offFlags]&flagFrozen != t.frozen.seen {
+		t.keep(rec)
+	}
 	flags := rec[offFlags]
 	switch {
 	case !d.track:
@@ -130,6 +134,9 @@ func (t *Table) save(rec []byte) {
 // the drained records is to hear of it.
 func (t *Table) bury(rec []byte, tombstone bool) {
 	d := &t.dirt
+	if t.frozen.on && rec[offFlags]&flagFrozen != t.frozen.seen {
+		t.keep(rec)
+	}
 	if !d.track {
 		return
 	}
@@ -142,7 +149,7 @@ func (t *Table) bury(rec []byte, tombstone bool) {
 }
 
 // fresh are the flags of a slot that a new record takes.
-func (t *Table) fresh(flags uint8) uint8 { return flags & (t.dirt.cur | flagRound) }
+func (t *Table) fresh(flags uint8) uint8 { return flags&(t.dirt.cur|flagRound) | t.frozen.seen }
 
 // Cut makes everything that changed since the last Cut pending: the drain that
 // follows shows it as it is now. It takes the same short time however much

@@ -58,10 +58,12 @@ type Options struct {
 type Table struct {
 	// What every decision reads comes first in each of these: a table is one
 	// of many, and their cache lines are not to push out the records'.
-	index  index
-	limits limits
-	dirt   dirt
-	slab   slab
+	index   index
+	limits  limits
+	watched bool // touch has something to do: changes are tracked, or a view is open
+	dirt    dirt
+	slab    slab
+	frozen  frozen
 
 	acct    account
 	hash    func([]byte) uint64
@@ -87,6 +89,7 @@ func New(o Options) *Table {
 	t.index.init(&t.acct)
 	t.limits.acct, t.limits.hash = &t.acct, o.Hash
 	t.dirt.init(&t.acct, o.Track)
+	t.watched = o.Track
 	return t
 }
 
@@ -100,6 +103,10 @@ func (t *Table) Len() int { return t.n }
 // SetNow tells the table the latest time, unix ns: what has expired by then
 // may be freed when a Put meets the budget's bound.
 func (t *Table) SetNow(now int64) { t.now = now }
+
+// Force has what follows take its memory whatever the budget says, until it is
+// called with false: the decision to take it was made elsewhere.
+func (t *Table) Force(on bool) { t.acct.force = on }
 
 // Find is where the record under a key is, NoRef if there is none. The Ref is
 // valid until the next write.
@@ -183,7 +190,7 @@ func (t *Table) Bucket(ref Ref, k limit.Kind, p *limit.Params) (b limit.Bucket, 
 // right without being read. It needs no memory.
 func (t *Table) PutBucket(ref Ref, b limit.Bucket) {
 	rec := t.slab.slot(ref)
-	if t.dirt.track {
+	if t.watched {
 		t.touch(ref, rec)
 	}
 	setWord(rec, 0, b.FullAt)

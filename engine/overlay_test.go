@@ -1,0 +1,391 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/stint-dev/stint/engine/limit"
+)
+
+// replicated is a leader with an overlay, and a replica that applies the same
+// effects and sweeps at other moments.
+type replicated struct {
+	leader, replica *Keyspace
+	o               *Overlay
+}
+
+func newReplicated(t testing.TB) *replicated {
+	r := &replicated{leader: newKeyspace(t, Options{Shards: 4}), replica: newKeyspace(t, Options{Shards: 16, Track: true})}
+	r.o = r.leader.NewOverlay()
+	return r
+}
+
+// commit applies what the overlay holds on both.
+func (r *replicated) commit(t testing.TB, now int64) []byte {
+	t.Helper()
+	effects := r.o.Append(nil)
+	if len(effects) > r.o.Size() {
+		t.Fatalf("the effects have %d bytes, more than the %d that Size said", len(effects), r.o.Size())
+	}
+	if (len(effects) > 0) != (r.o.Writes() > 0) {
+		t.Fatalf("%d writes and %d bytes of effects", r.o.Writes(), len(effects))
+	}
+	for _, ks := range []*Keyspace{r.leader, r.replica} {
+		if err := ks.Apply(now, effects); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return effects
+}
+
+func hashOfState(t testing.TB, ks *Keyspace) uint64 {
+	t.Helper()
+	f, err := ks.Freeze()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Hash()
+}
+
+// TestVectorsThroughTheOverlay fails when a reply depends on whether a decision
+// was held back and applied as effects, one by one or several at a time.
+func TestVectorsThroughTheOverlay(t *testing.T) {
+	for _, each := range []int{1, 3, 1000} {
+		t.Run(fmt.Sprint(each, " steps an entry"), func(t *testing.T) {
+			readVectors(t, func(v vector) {
+				r := newReplicated(t)
+				var tx *Tx
+				now := int64(0)
+				for i, s := range v.Steps {
+					// An overlay has one time, so only steps of one time share it.
+					if tx == nil || max(s.At, r.leader.Latest()) != now || i%each == 0 {
+						if tx != nil {
+							r.commit(t, now)
+						}
+						for i%2 == 0 && r.replica.Sweep(16) {
+						}
+						tx = r.o.Begin(s.At)
+						now = tx.Now()
+					}
+					got, err := json.Marshal(command(t, tx, s.Cmd))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want := string(s.Reply); string(got) != want && want[0] != '{' {
+						t.Fatalf("%s, step %d: %q at %d replied %s, want %s", v.Name, i, s.Cmd, s.At, got, want)
+					}
+				}
+				r.commit(t, now)
+				if a, b := hashOfState(t, r.leader), hashOfState(t, r.replica); a != b {
+					t.Fatalf("%s: the leader's state has hash %x, the replica's %x", v.Name, a, b)
+				}
+			})
+		})
+	}
+}
+
+// randomCommand makes a command of any kind on one of a few keys.
+func randomCommand(t *rapid.T) []string {
+	key := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")
+	cost := fmt.Sprint(rapid.IntRange(0, 6).Draw(t, "cost"))
+	capacity := fmt.Sprint(rapid.SampledFrom([]int{3, 5, 10}).Draw(t, "capacity"))
+	mode := rapid.SampledFrom([]string{"", "", "", "PEEK", "FORCE"}).Draw(t, "mode")
+	var args []string
+	switch rapid.IntRange(0, 6).Draw(t, "command") {
+	case 0:
+		args = []string{"THROTTLE", key, capacity, "7/s", cost}
+	case 1:
+		args = []string{"WINDOW", key, capacity, "1s", cost, "FIXED"}
+	case 2:
+		args = []string{"WINDOW", key, capacity, "1s", cost, "SLIDING"}
+	case 3, 4:
+		args = []string{"WINDOW", key, capacity, "1s", cost, "LOG"}
+	case 5:
+		return []string{"REFUND", key, cost}
+	default:
+		return []string{"DEL", key}
+	}
+	if mode != "" {
+		args = append(args, mode)
+	}
+	return args
+}
+
+// TestTheOverlayDecidesAsTheKeyspaceDoes runs random commands, with random ends of
+// entries, flushes and sweeps, against a keyspace that decides directly.
+func TestTheOverlayDecidesAsTheKeyspaceDoes(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := newReplicated(t)
+		direct := newKeyspace(t, Options{Shards: 2})
+		now := int64(1_000_000_000_000)
+		for range rapid.IntRange(1, 12).Draw(rt, "entries") {
+			now += rapid.SampledFrom([]int64{0, 1, 50_000_000, 400_000_000, 3_000_000_000}).Draw(rt, "passes")
+			tx := r.o.Begin(now)
+			for range rapid.IntRange(0, 8).Draw(rt, "commands") {
+				db := uint8(rapid.IntRange(0, 1).Draw(rt, "db"))
+				d := direct.Begin(now)
+				d.Select(db)
+				tx.Select(db)
+				if rapid.IntRange(0, 20).Draw(rt, "flush") == 0 {
+					d.FlushDB()
+					tx.FlushDB()
+					continue
+				}
+				c := randomCommand(rt)
+				want, got := command(t, d, c), command(t, tx, c)
+				if !reflect.DeepEqual(want, got) {
+					rt.Fatalf("%q at %d: held back %v, directly %v", c, now, got, want)
+				}
+			}
+			r.commit(t, now)
+			direct.Advance(now)
+			if rapid.Bool().Draw(rt, "sweep") {
+				for r.replica.Sweep(16) {
+				}
+			}
+			if rapid.Bool().Draw(rt, "drain") {
+				drain(r.replica.Cut(), 100)
+			}
+		}
+		want := hashOfState(t, direct)
+		if a, b := hashOfState(t, r.leader), hashOfState(t, r.replica); a != want || b != want {
+			rt.Fatalf("hashes: directly %x, leader %x, replica %x", want, a, b)
+		}
+	})
+}
+
+// TestAnEffectIsSmall pins what an entry of the log costs.
+func TestAnEffectIsSmall(t *testing.T) {
+	r := newReplicated(t)
+	now := int64(1_900_000_000_123_456_789)
+	tx := r.o.Begin(now)
+	l := limit.BucketLimit{Capacity: 100, Rate: rate(t, "100/m")}
+	key := func(i int) []byte { return fmt.Appendf(nil, "user:%09d", i) }
+	for i := range 1000 {
+		for range 10 {
+			if _, err := tx.Throttle(key(i), l, 1, limit.Consume); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if each := len(r.commit(t, now))/1000 - 14; each > 12 {
+		t.Errorf("an effect has %d bytes beyond its key, want at most 12", each)
+	}
+	tx = r.o.Begin(now)
+	if _, err := tx.Throttle(key(1), limit.BucketLimit{Capacity: 1_000_000, Rate: rate(t, "123456/h")}, 1, limit.Consume); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.commit(t, now)) - 14; n > 24 {
+		t.Errorf("the first effect of a limit has %d bytes beyond its key, want at most 24", n)
+	}
+}
+
+// TestAChangeOfALargeLogCostsItsChange fails when a log is written as a whole.
+func TestAChangeOfALargeLogCostsItsChange(t *testing.T) {
+	r := newReplicated(t)
+	l := limit.WindowLimit{Limit: 1_000_000, Period: 1e12}
+	now := int64(2e12)
+	for i := range int64(50_000) {
+		tx := r.o.Begin(now + i)
+		if _, err := tx.Window(limit.KindLog, []byte("k"), l, 2, limit.Consume); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(r.commit(t, now+i)); n > 40 {
+			t.Fatalf("entry %d has %d bytes", i, n)
+		}
+	}
+	if a, b := hashOfState(t, r.leader), hashOfState(t, r.replica); a != b {
+		t.Errorf("hashes %x and %x", a, b)
+	}
+}
+
+// TestTheOverlayDoesNotAllocate pins refusals, and writes once it is warm.
+func TestTheOverlayDoesNotAllocate(t *testing.T) {
+	ks := newKeyspace(t, Options{})
+	o := ks.NewOverlay()
+	l := limit.BucketLimit{Capacity: 1, Rate: rate(t, "1/d")}
+	keys := make([][]byte, 100)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "key %d", i)
+	}
+	buf := make([]byte, 0, 64<<10)
+	for name, commit := range map[string]bool{"writes": false, "refusals": true} {
+		run := func() {
+			tx := o.Begin(1e18)
+			for _, k := range keys {
+				_, _ = tx.Throttle(k, l, 1, limit.Consume)
+			}
+			buf = o.Append(buf[:0])
+		}
+		if run(); commit {
+			if err := ks.Apply(1e18, buf); err != nil {
+				t.Fatal(err)
+			}
+			if run(); len(buf) > 0 {
+				t.Error("refusals have effects")
+			}
+		}
+		if n := testing.AllocsPerRun(50, run); n > 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// TestTheOverlayRefusesWhatDoesNotFit fails when a batch takes more memory than
+// there is, or when what is there already can no longer be decided on.
+func TestTheOverlayRefusesWhatDoesNotFit(t *testing.T) {
+	ks := newKeyspace(t, Options{MaxMemory: 1 << 20, Shards: 1})
+	o := ks.NewOverlay()
+	l := limit.BucketLimit{Capacity: 5, Rate: rate(t, "1/d")}
+	now, refused := int64(1e18), 0
+	for i := range 40_000 {
+		tx := o.Begin(now)
+		if _, err := tx.Throttle(fmt.Appendf(nil, "key %d", i), l, 1, limit.Consume); errors.Is(err, ErrOOM) {
+			refused++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if err := ks.Apply(now, o.Append(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if used := ks.Stats(now).Memory; refused == 0 || used > 1<<20+64<<10 {
+		t.Errorf("%d refused, %d bytes used", refused, used)
+	}
+	tx := o.Begin(now)
+	if r, err := tx.Throttle([]byte("key 0"), l, 1, limit.Consume); err != nil || r.Remaining != 3 {
+		t.Errorf("a bucket that is there: %+v, %v", r, err)
+	}
+}
+
+// FuzzApply fails when damaged effects panic, or leave a state that cannot be
+// encoded.
+func FuzzApply(f *testing.F) {
+	now := int64(1e18)
+	seed := func(run func(tx *Tx)) {
+		ks, _ := New(Options{Shards: 1})
+		o := ks.NewOverlay()
+		run(o.Begin(now))
+		f.Add(o.Append(nil))
+	}
+	seed(func(tx *Tx) {
+		_, _ = tx.Throttle([]byte("a"), limit.BucketLimit{Capacity: 5, Rate: limit.Rate{Count: 1, Period: 1e9}}, 1, limit.Consume)
+		tx.Select(3)
+		_, _ = tx.Window(limit.KindLog, []byte("b"), limit.WindowLimit{Limit: 5, Period: 1e9}, 1, limit.Consume)
+		_, _ = tx.Window(limit.KindSliding, []byte("c"), limit.WindowLimit{Limit: 5, Period: 1e9}, 1, limit.Consume)
+		tx.Delete([]byte("b"))
+	})
+	seed(func(tx *Tx) { tx.FlushAll() })
+	f.Fuzz(func(t *testing.T, effects []byte) {
+		ks := newKeyspace(t, Options{Shards: 1})
+		tx := ks.Begin(now)
+		_, _ = tx.Window(limit.KindLog, []byte("b"), limit.WindowLimit{Limit: 5, Period: 1e9}, 3, limit.Consume)
+		tx.End()
+		if err := ks.Apply(now, effects); err != nil && !errors.Is(err, ErrDamaged) {
+			t.Fatal(err)
+		}
+		v, err := ks.Freeze()
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunk, _ := v.Append(nil, 1<<30)
+		if err := VisitChunk(chunk, func(*Change) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestAFrozenViewIsOfOneInstant changes keys in every way while views are walked,
+// to their ends or not.
+func TestAFrozenViewIsOfOneInstant(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		track := rapid.Bool().Draw(rt, "track")
+		ks := newKeyspace(t, Options{Shards: 2, Track: track})
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
+		now := int64(1e18)
+		write := func() {
+			now += int64(rng.IntN(200_000_000))
+			tx := ks.Begin(now)
+			defer tx.End()
+			tx.Select(uint8(rng.IntN(2)))
+			key := []byte(fmt.Sprint("key ", rng.IntN(300)))
+			switch rng.IntN(24) {
+			case 0:
+				tx.Delete(key)
+			case 1, 2:
+				for ks.Sweep(2) {
+				}
+			case 3:
+				if rng.IntN(8) == 0 {
+					tx.FlushDB()
+				}
+			case 4:
+				if track && rng.IntN(3) == 0 {
+					drain(ks.Cut(), 500)
+				}
+			case 5, 6, 7:
+				_, _ = tx.Window(limit.KindLog, append(key, 'l'), limit.WindowLimit{Limit: 50, Period: 30e9}, 1, limit.Consume)
+			default:
+				_, _ = tx.Throttle(key, limit.BucketLimit{Capacity: 9, Rate: limit.Rate{Count: 1, Period: int64(1+rng.IntN(3)) * 5e9}}, 1, limit.Force)
+			}
+		}
+		for range rapid.IntRange(1, 5).Draw(rt, "views") {
+			for range rapid.IntRange(0, 400).Draw(rt, "before") {
+				write()
+			}
+			want := map[string]string{}
+			d := ks.Dump()
+			chunk, _ := d.Append(nil, 1<<30)
+			collect(t, chunk, want)
+			f, err := ks.Freeze()
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if _, err := ks.Freeze(); !errors.Is(err, ErrFrozen) {
+				rt.Fatalf("a second view: %v", err)
+			}
+			early := rapid.IntRange(0, 3).Draw(rt, "early") == 0
+			got := map[string]string{}
+			for more := true; more; {
+				for range rng.IntN(20) {
+					write()
+				}
+				chunk, more = f.Append(nil, 1+rng.IntN(2000))
+				collect(t, chunk, got)
+				if early && rng.IntN(4) == 0 {
+					f.Close()
+					break
+				}
+			}
+			f.Close()
+			if early {
+				continue
+			}
+			if len(got) != f.Keys() || !reflect.DeepEqual(got, want) {
+				rt.Fatalf("the view has %d keys (it says %d), the state had %d", len(got), f.Keys(), len(want))
+			}
+		}
+	})
+}
+
+// collect puts the changes of a chunk into a map, and fails if one is there twice.
+func collect(t testing.TB, chunk []byte, into map[string]string) {
+	t.Helper()
+	err := VisitChunk(chunk, func(c *Change) error {
+		key := fmt.Sprint(c.DB, string(c.Key))
+		if _, twice := into[key]; twice {
+			t.Fatalf("%q is shown twice", key)
+		}
+		into[key] = string(limit.AppendValue(nil, &c.Value))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
