@@ -38,8 +38,7 @@ type Overlay struct {
 // held is one key that was written.
 type held struct {
 	hash     uint64
-	key, end int // in Overlay.keys
-	grow     int64
+	key, end int         // in Overlay.keys
 	v        limit.Value // kind None: deleted. A log is a view of the committed one
 	db       uint8
 	anew     bool // of a log: what is committed does not count

@@ -1,0 +1,5 @@
+//go:build !stintbugs
+
+package cluster
+
+func seededBug() seeded { return noBug }
