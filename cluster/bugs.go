@@ -13,3 +13,6 @@ const (
 	bugEarlyReply   seeded = "earlyreply"   // replies go out before the entry is committed
 	bugNoSync       seeded = "nosync"       // the log is not synced
 )
+
+// SeededNoSync says whether the log is not to be synced, as a fault on purpose.
+func SeededNoSync() bool { return seededBug() == bugNoSync }

@@ -366,6 +366,8 @@ func (g *Group) Close(ctx context.Context) error {
 		if err := g.raft.Shutdown().Error(); err != nil {
 			errs = append(errs, fmt.Errorf("stop Raft: %w", err))
 		}
+	} else {
+		errs = append(errs, g.cfg.transport.Close())
 	}
 	if g.port != nil {
 		errs = append(errs, g.port.Close())

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/engine"
+	"github.com/stint-dev/stint/engine/store"
 	"github.com/stint-dev/stint/server/command"
 	"github.com/stint-dev/stint/server/local"
 	"github.com/stint-dev/stint/server/resp"
@@ -54,6 +55,13 @@ type Config struct {
 	Keyspace *engine.Keyspace
 	// Persist saves it; nil if nothing does.
 	Persist Persister
+
+	// Store decides on it; nil: this server itself, in this process's memory. With
+	// one, EventLoops must be 0, because a batch is not decided at once. Cluster is
+	// what it is part of, and Tester moves its clock, for DEBUG; nil: none.
+	Store   store.Store
+	Cluster command.Cluster
+	Tester  command.Debugger
 
 	Addrs         []string      // host:port, tls:host:port or unix:/path, at least one
 	TLS           *Certificates // for those with tls:; nil if there are none
@@ -98,7 +106,7 @@ type Server struct {
 	cfg       Config
 	info      *command.Server
 	clock     *local.Clock
-	store     *local.Store
+	store     store.Store
 	transport *transport.Server
 	protected atomic.Bool
 
@@ -117,6 +125,9 @@ type Server struct {
 
 // New makes a server that does not listen yet.
 func New(cfg Config) (*Server, error) {
+	if cfg.Store != nil && cfg.EventLoops != 0 {
+		return nil, errors.New("server: event loops need a store that decides at once")
+	}
 	if cfg.Keyspace == nil || cfg.Log == nil || len(cfg.Addrs) == 0 {
 		return nil, errors.New("server: Keyspace, Log and Addrs are required")
 	}
@@ -150,7 +161,14 @@ func New(cfg Config) (*Server, error) {
 	s.info.SetSlowLog(cfg.SlowLog)
 	s.info.SetSlowerThan(cfg.SlowerThan.Microseconds())
 	s.info.SetLatencyThreshold(cfg.LatencyThreshold.Milliseconds())
-	s.store = local.New(cfg.Keyspace, s.clock, &command.Executor{Failed: s.info.Failed})
+	decides := local.New(cfg.Keyspace, s.clock, &command.Executor{Failed: s.info.Failed, Debug: cfg.Debug})
+	s.store = decides
+	if cfg.Store != nil {
+		s.store = cfg.Store
+		s.info.Clock, s.info.ClockAhead = nil, nil
+		s.info.Keyspace = func() engine.Stats { return cfg.Keyspace.Stats(cfg.Keyspace.Latest()) }
+		s.info.Cluster = cfg.Cluster
+	}
 	if cfg.TLS != nil {
 		s.info.TLS = func() command.TLSInfo {
 			i := cfg.TLS.Info()
@@ -159,7 +177,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.info.Password.Set([]byte(cfg.Password))
 	if cfg.Debug {
-		s.info.Debug = s.store
+		s.info.Debug = decides
+		if cfg.Store != nil {
+			s.info.Debug = cfg.Tester
+		}
 	}
 	s.settings()
 

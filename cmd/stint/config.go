@@ -43,9 +43,22 @@ type Config struct {
 	TLSCa   string `name:"tls-ca" help:"PEM file of authorities: over TLS, only clients are served that show a certificate which one of these has signed, and they need no password because of --protected-mode. Without it clients need no certificate." placeholder:"FILE" group:"Security"`
 
 	Dir        string   `help:"Folder of the state file; created if absent." default:"./stint-data" placeholder:"DIR" group:"State"`
-	Durability string   `help:"What survives a crash. none: nothing, there is no state file. interval: all but the last --interval and the time one flush takes." default:"interval" placeholder:"none|interval" group:"State"`
+	Durability string   `help:"What survives a crash. none: nothing, there is no state file. interval: all but the last --interval and the time one flush takes. strict: everything that was answered, because the answer waits for the disk. Default: interval, and strict with --raft-addr." placeholder:"none|interval|strict" group:"State"`
 	Interval   Duration `help:"How often changed keys are flushed to the state file, 10ms to 1h." default:"1s" placeholder:"DURATION" group:"State"`
 	MaxMemory  Size     `help:"Most bytes for keys and their state. At the limit whatever needs more is refused with OOM; nothing that still counts is ever evicted. At least 1MiB; 0: no limit." default:"0" placeholder:"SIZE" group:"State"`
+
+	NodeID          string   `help:"Name of this node in its cluster: 1 to 64 letters, digits, - or _. It stays with the folder." placeholder:"NAME" group:"Cluster"`
+	RaftAddr        string   `help:"Address at which the nodes of the cluster speak to each other: host:port. With it this node is part of a cluster." placeholder:"ADDR" group:"Cluster"`
+	RaftAdvertise   string   `help:"Address at which the other nodes reach --raft-addr. Default: the same, which must not be 0.0.0.0 or [::] then." placeholder:"ADDR" group:"Cluster"`
+	Join            []string `help:"Raft addresses at which the cluster is to be found, separated by commas; the same list on every node, its own included, is fine. Ignored once the node is a member." placeholder:"ADDR,…" group:"Cluster"`
+	BootstrapExpect Integer  `help:"Found a new cluster when all nodes of --join are there and empty: so many, which must be the length of that list. Ignored once there is a cluster. 0: never found one." default:"0" placeholder:"N" group:"Cluster"`
+	ClientAdvertise []string `help:"Addresses that RAFT LEADER tells clients to reach this node at. Default: those of --addr." placeholder:"ADDR,…" group:"Cluster"`
+	RaftTLSCert     string   `name:"raft-tls-cert" help:"PEM file of this node's certificate for the Raft port; both sides of each connection show theirs." placeholder:"FILE" group:"Cluster"`
+	RaftTLSKey      string   `name:"raft-tls-key" help:"PEM file of the private key of --raft-tls-cert." placeholder:"FILE" group:"Cluster"`
+	RaftTLSCa       string   `name:"raft-tls-ca" help:"PEM file of the authorities that sign the nodes' certificates." placeholder:"FILE" group:"Cluster"`
+	RaftInsecure    bool     `help:"Allow a Raft port without TLS on an address that others reach: who can reach it can change every limit." group:"Cluster"`
+	ElectionTimeout Duration `help:"For how long the leader may be silent before the others elect another one, 100ms to 1m. The same on all nodes." default:"1s" placeholder:"DURATION" group:"Cluster"`
+	DecisionTimeout Duration `help:"For how long a command waits for a decision where durability is strict, 10ms to 1m: for a leader to be elected, and for a majority to confirm." default:"500ms" placeholder:"DURATION" group:"Cluster"`
 
 	LogFormat string `help:"How the log on stderr is written: text or json." default:"text" placeholder:"text|json" group:"Log"`
 	LogLevel  string `help:"Least severe level that is logged: debug, info, warn or error." default:"info" placeholder:"LEVEL" group:"Log"`
@@ -93,21 +106,24 @@ func (c *Config) Validate() error {
 	if len(c.Addr) == 0 {
 		return bad("addr", "at least one address is needed")
 	}
+	if c.Durability == "" {
+		c.Durability = "interval"
+		if c.RaftAddr != "" {
+			c.Durability = "strict"
+		}
+	}
 	for _, choice := range []struct {
 		flag    string
 		value   *string
 		allowed []string
 	}{
 		{"protected-mode", &c.ProtectedMode, []string{"yes", "no"}},
-		{"durability", &c.Durability, []string{"none", "interval"}},
+		{"durability", &c.Durability, []string{"none", "interval", "strict"}},
 		{"log-format", &c.LogFormat, []string{"text", "json"}},
 		{"log-level", &c.LogLevel, []string{"debug", "info", "warn", "error"}},
 	} {
 		given := *choice.value
 		*choice.value = strings.ToLower(given)
-		if choice.flag == "durability" && *choice.value == "strict" {
-			return bad(choice.flag, "strict comes with the cluster, which this version does not have: want none or interval")
-		}
 		if !slices.Contains(choice.allowed, *choice.value) {
 			return bad(choice.flag, "%q is not one of %s", given, strings.Join(choice.allowed, ", "))
 		}
@@ -124,6 +140,9 @@ func (c *Config) Validate() error {
 		seen[a] = true
 	}
 	if err := c.checkTLS(); err != nil {
+		return err
+	}
+	if err := c.checkCluster(); err != nil {
 		return err
 	}
 	if err := checkPprofAddr(c.PprofAddr); err != nil {

@@ -18,6 +18,7 @@ import (
 // Time limits of an ordered stop. Together they stay below stopLimit, after
 // which the process ends whatever it is doing.
 const (
+	stopLead    = 1 * time.Second         // the leadership is handed over
 	stopClients = 3 * time.Second         // batches at hand are decided and answered
 	stopFlush   = 4500 * time.Millisecond // the last flush; it is tried again if it fails
 	stopProfile = 500 * time.Millisecond  // profiles that are being made
@@ -25,10 +26,12 @@ const (
 	stopLimit   = 9500 * time.Millisecond // service managers kill after 10 s
 )
 
-// state is what a server with a state file has of it.
+// state is what keeps the keyspace: a state file, or a node's log.
 type state struct {
 	file    *persist.State
 	flusher *persist.Flusher // nil until the server is about to serve
+	node    *node
+	fatal   chan error // takes one: the node must not go on
 }
 
 // serve runs the server until it is told to stop, and returns the exit code.
@@ -65,12 +68,24 @@ func (p *process) operate(w *watch, r *reloader, m *manager, cfg *Config, with s
 		return 0, err
 	}
 	defer prof.stop(stopProfile)
-	ks, err := engine.New(engine.Options{MaxMemory: int64(cfg.MaxMemory), Track: cfg.Durability != "none"})
+	ks, err := engine.New(engine.Options{MaxMemory: int64(cfg.MaxMemory), Track: cfg.Durability == "interval"})
 	if err != nil {
 		return 0, err
 	}
-	var st state
-	if cfg.Durability != "none" {
+	st := state{fatal: make(chan error, 1)}
+	switch cfg.Durability {
+	case "strict":
+		m.loading()
+		st.node, err = openNode(cfg, ks, log, func(err error) {
+			log.Error("this node must not go on", "error", err)
+			st.fatal <- err
+			// A disk that hangs may keep even the stop from ending.
+			time.AfterFunc(stopLimit, func() { os.Exit(p.fail(exitFailure, err)) })
+		})
+		if err != nil {
+			return 0, err
+		}
+	case "interval":
 		m.loading()
 		if st.file, err = p.load(w.asked, cfg, ks, log); err != nil {
 			return 0, err
@@ -103,6 +118,7 @@ func (p *process) operate(w *watch, r *reloader, m *manager, cfg *Config, with s
 	select {
 	case <-w.asked.Done():
 	case failure = <-ended:
+	case failure = <-st.fatal:
 	}
 	m.stopping()
 	return shutdown(w.hurry, srv, &st, failure, log)
@@ -164,8 +180,11 @@ func (st *state) begin(ctx context.Context, cfg *Config, with secrets, ks *engin
 		persister = &saver{st.flusher, cfg}
 	}
 	loops := cfg.eventLoops()
+	if st.node != nil {
+		loops = 0 // answers come later
+	}
 	roomForLoops(loops)
-	srv, err := server.New(server.Config{
+	conf := server.Config{
 		Keyspace:      ks,
 		Persist:       persister,
 		Addrs:         cfg.Addr,
@@ -192,7 +211,12 @@ func (st *state) begin(ctx context.Context, cfg *Config, with secrets, ks *engin
 		SlowerThan:       time.Duration(cfg.SlowlogSlowerThan),
 		LatencyThreshold: time.Duration(cfg.LatencyThreshold),
 		CheckClients:     func(n int) error { return clientsFit(openFiles(), n, len(cfg.Addr)) },
-	})
+	}
+	if st.node != nil {
+		part := raftPart{st.node.group, cfg}
+		conf.Store, conf.Cluster, conf.Tester, conf.File = st.node.group, part, part, persist.LogFileName
+	}
+	srv, err := server.New(conf)
 	if err != nil {
 		return nil, err
 	}
@@ -201,16 +225,22 @@ func (st *state) begin(ctx context.Context, cfg *Config, with secrets, ks *engin
 
 // shutdown stops everything in this order, each step for the next one's sake:
 //
+//  0. A node that leads hands that over: the others need no election, and what
+//     comes until the end is forwarded.
 //  1. The listeners close: nobody new comes while the rest is ended.
 //  2. Each connection's batch at hand is decided and answered, then the
 //     connection is closed: afterwards nothing changes the keyspace any more.
-//  3. The last flush: every answer that was given is on disk.
+//  3. The last flush: every answer that was given is on disk. A node's log is
+//     already.
 //  4. The folder is unlocked: the next server may have it, and finds all of it.
 //
 // failure is why the server stopped by itself, nil if it was told to. When hurry
 // ends, step 2 no longer waits.
 func shutdown(hurry context.Context, srv *server.Server, st *state, failure error, log *slog.Logger) (took time.Duration, err error) {
 	begun := time.Now()
+	if st.node != nil {
+		st.node.handOver(stopLead, log)
+	}
 	ctx, cancel := context.WithTimeout(hurry, stopClients)
 	defer cancel()
 	if err := srv.Shutdown(ctx); err != nil {
@@ -223,6 +253,10 @@ func shutdown(hurry context.Context, srv *server.Server, st *state, failure erro
 // end writes what is not yet on disk and gives the folder back.
 func (st *state) end(log *slog.Logger) error {
 	switch {
+	case st.node != nil:
+		ctx, cancel := context.WithTimeout(context.Background(), stopFlush)
+		defer cancel()
+		return st.node.close(ctx)
 	case st.flusher != nil:
 		ctx, cancel := context.WithTimeout(context.Background(), stopFlush)
 		defer cancel()
@@ -243,8 +277,14 @@ func announce(cfg *Config, srv *server.Server, ks *engine.Keyspace, with secrets
 		"keys", keys(cfg, ks), "protected_mode", cfg.ProtectedMode, "password", with.password != "",
 		"max_memory", cfg.MaxMemory.String(), "max_clients", int64(cfg.MaxClients),
 	}
-	if cfg.Durability != "none" {
+	switch cfg.Durability {
+	case "interval":
 		attrs = append(attrs, "dir", cfg.stateDir(), "interval", cfg.Interval.String())
+	case "strict":
+		attrs = append(attrs, "dir", cfg.stateDir())
+		if cfg.clustered() {
+			attrs = append(attrs, "node", cfg.NodeID, "raft_addr", cfg.RaftAddr)
+		}
 	}
 	log.Info("stint is ready", attrs...)
 	if with.certs != nil {

@@ -69,6 +69,18 @@ var adminCommands = []Command{
 				Arity:   3, Flags: Admin, Conn: debugClock,
 			},
 			{
+				Name: "stamp", Group: "server", Since: "0.2.0",
+				Summary: "Shows the time, unix ns, that the commands of its batch are decided at",
+				Arity:   2, Flags: Admin | Fast | ReadOnly,
+				Run: func(c *Ctx) {
+					if !c.Debug {
+						c.W.Error(ErrNoDebug)
+						return
+					}
+					c.W.Int(c.Tx.Now())
+				},
+			},
+			{
 				Name: "reset", Group: "server", Since: "0.1.0",
 				Summary: "Empties everything and forgets the latest time seen",
 				Arity:   2, Flags: Admin,
@@ -77,8 +89,7 @@ var adminCommands = []Command{
 						c.W.Error(ErrNoDebug)
 						return
 					}
-					c.Server.Debug.Reset()
-					c.W.OK()
+					raftDone(c, c.Server.Debug.Reset())
 				},
 			},
 		},

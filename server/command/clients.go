@@ -50,6 +50,7 @@ func (s *Server) Join(c *Conn) {
 // Leave takes a connection out of the list again. It may be called for one that
 // is not in it.
 func (s *Server) Leave(c *Conn) {
+	c.endBackup()
 	s.clients.mu.Lock()
 	defer s.clients.mu.Unlock()
 	if s.clients.all[c.ID] == c.peer {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"io"
 	"time"
 
 	"github.com/stint-dev/stint/server/resp"
@@ -24,6 +25,8 @@ type Conn struct {
 
 	usage *usageShard // where its commands are counted
 	peer  *peer       // what others may know of it, nil before Join
+
+	backup io.ReadCloser // being read by RAFT BACKUP; nil: none
 }
 
 // Profile is what a connection has chosen, and CLIENT LIST shows to others.

@@ -86,8 +86,9 @@ func TestQuestionsAboutCommandsAreBounded(t *testing.T) {
 func TestHelpListsTheSubcommands(t *testing.T) {
 	s := newServer()
 	got := call(t, s, newConn(s), "DEBUG", "HELP")
-	const want = "*5\r\n+DEBUG <subcommand> [<arg> ...]. Subcommands are:\r\n+CLOCK <ns | REAL>\r\n" +
+	const want = "*7\r\n+DEBUG <subcommand> [<arg> ...]. Subcommands are:\r\n+CLOCK <ns | REAL>\r\n" +
 		"+    Freezes the clock at a time in unix ns from the next command on, or lets it run again.\r\n" +
+		"+STAMP\r\n+    Shows the time, unix ns, that the commands of its batch are decided at.\r\n" +
 		"+RESET\r\n+    Empties everything and forgets the latest time seen.\r\n"
 	if got != want {
 		t.Errorf("got %q", got)

@@ -11,7 +11,8 @@ import (
 // This file holds every error that a command replies. An error is one line.
 // Its first word is a contract: programs match it, and some clients resend by
 // themselves on certain words (LOADING, CLUSTERDOWN, TRYAGAIN, READONLY), so
-// none of those may begin an error here. The rest is for people and says which
+// none of those may begin an error here but ErrDown's, which is sent only if
+// nothing was applied. The rest is for people and says which
 // argument is wrong and what is allowed. What a client sent is shown only
 // through resp.Quote, which escapes and cuts it.
 
@@ -33,6 +34,14 @@ const (
 
 // maxShownArgs is how many arguments of an unknown command its error shows.
 const maxShownArgs = 8
+
+// ErrDown is the error for what could not be decided and surely was not applied.
+// Some clients send the whole pipeline again by themselves.
+func ErrDown(why string) string { return "CLUSTERDOWN no decision can be made: " + why }
+
+// ErrIndeterminate is the error for what may have been applied. No client sends
+// anything again for it.
+func ErrIndeterminate(why string) string { return "INDETERMINATE outcome unknown: " + why }
 
 // ErrArity is the error for too few or too many arguments. name is the full
 // name of a command of the table.

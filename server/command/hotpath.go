@@ -71,6 +71,9 @@ type Executor struct {
 	// index, and the reply. It runs on the goroutine of the batch.
 	Failed func(cmd int32, reply []byte)
 
+	// Debug allows DEBUG STAMP.
+	Debug bool
+
 	// A Ctx goes through a function value and so cannot stay on the stack:
 	// the pool spares an allocation for each batch.
 	pool sync.Pool
@@ -86,7 +89,7 @@ func (e *Executor) Execute(tx *engine.Tx, requests []store.Request, out []byte) 
 	if c == nil {
 		c = new(Ctx)
 	}
-	c.Tx, c.W.B = tx, out
+	c.Tx, c.W.B, c.Debug = tx, out, e.Debug
 	ahead := 0 // requests before it have been announced, if there is a use for it
 	for i := range requests {
 		if i >= ahead && i+1 < len(requests) {

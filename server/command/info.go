@@ -270,6 +270,7 @@ func infoStats(w *infoWriter, s *Server) {
 }
 
 func infoReplication(w *infoWriter, _ *Server) {
+	// A client that finds a master sends it all commands, which every node takes.
 	w.line("role", "master")
 	w.line("connected_slaves", 0)
 	w.line("master_repl_offset", 0)
@@ -281,8 +282,17 @@ func infoCPU(w *infoWriter, _ *Server) {
 	w.line("used_cpu_user", fmt.Sprintf("%.6f", user.Seconds()))
 }
 
-func infoCluster(w *infoWriter, _ *Server) {
-	w.line("cluster_enabled", 0)
+func infoCluster(w *infoWriter, s *Server) {
+	w.line("cluster_enabled", 0) // Redis Cluster: there are no slots
+	if s.Cluster == nil {
+		return
+	}
+	w.line("commands_not_decided", s.Undecided.NotApplied.Load())
+	w.line("commands_indeterminate", s.Undecided.Unknown.Load())
+	for _, l := range s.Cluster.Status().lines() {
+		name, value, _ := strings.Cut(l, ":")
+		w.line("raft_"+name, value)
+	}
 }
 
 // infoKeyspace counts the keys that are not full. Every one of them runs out.

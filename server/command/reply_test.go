@@ -191,7 +191,7 @@ type fakeDebug struct{ log []string }
 
 func (d *fakeDebug) FreezeClock(ns int64) { d.log = append(d.log, fmt.Sprint("freeze ", ns)) }
 func (d *fakeDebug) RunClock()            { d.log = append(d.log, "run") }
-func (d *fakeDebug) Reset()               { d.log = append(d.log, "reset") }
+func (d *fakeDebug) Reset() error         { d.log = append(d.log, "reset"); return nil }
 
 // TestALimitReadBeforeIsNotTakenForAnother fails when the words of a limit are
 // mixed up with those of the command before in the same batch.

@@ -26,6 +26,12 @@ type Server struct {
 	Config   Config
 	Counters Counters
 
+	// Undecided counts commands without a decision.
+	Undecided struct {
+		NotApplied atomic.Int64 // answered CLUSTERDOWN
+		Unknown    atomic.Int64 // answered INDETERMINATE
+	}
+
 	Now        func() time.Time     // the wall clock; nil: time.Now
 	Clock      func() int64         // the clock of decisions, unix ns; nil: the wall clock
 	ClockAhead func() time.Duration // how far that is ahead of the wall clock; nil: not at all
@@ -34,6 +40,7 @@ type Server struct {
 	Persist    Persister            // nil: nothing is saved
 	TLS        func() TLSInfo       // nil: no address has TLS
 	Debug      Debugger             // nil: DEBUG is refused
+	Cluster    Cluster              // nil: this server is part of none
 
 	// ConnTraffic is what the connection of that ID has moved, and whether it
 	// is still there; nil: that is not known. Kill closes a connection and
@@ -127,7 +134,7 @@ type PersistInfo struct {
 type Debugger interface {
 	FreezeClock(ns int64) // unix ns; the clock stands still there
 	RunClock()            // the clock runs again
-	Reset()               // empties everything and forgets the latest time seen
+	Reset() error         // empties everything and forgets the latest time seen
 }
 
 // now is the wall clock.

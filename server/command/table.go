@@ -36,6 +36,7 @@ func init() {
 		latencyCommands,
 		adminCommands,
 		clusterCommands,
+		raftCommands,
 	)
 }
 

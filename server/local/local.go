@@ -57,7 +57,8 @@ func (s *Store) FreezeClock(ns int64) { s.clock.Freeze(ns) }
 func (s *Store) RunClock() { s.clock.Run(s.ks.Latest()) }
 
 // Reset empties the keyspace and forgets the latest time seen.
-func (s *Store) Reset() {
+func (s *Store) Reset() error {
 	s.ks.Reset()
 	s.clock.Reset()
+	return nil
 }

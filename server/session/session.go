@@ -44,8 +44,11 @@ type Session struct {
 	maxOutput int // bytes, 0: no bound
 
 	find  command.Finder
-	multi bool  // MULTI was sent, and neither EXEC nor DISCARD since
-	end   error // close after the replies so far, and why; nothing more is taken
+	multi bool // MULTI was sent, and neither EXEC nor DISCARD since
+
+	pipe pipeline
+
+	end error // close after the replies so far, and why; nothing more is taken
 }
 
 // Reasons to close a connection.
@@ -161,7 +164,9 @@ func (s *Session) Command(args [][]byte, wait bool) (taken bool) {
 	}
 	if s.work == nil {
 		s.work = works.Get().(*work)
+		s.pipe.begin()
 	}
+	s.pipe.add(args)
 	item := store.Request{Args: args, Cmd: refused}
 	if cmd != nil {
 		item.Cmd = cmd.Index()
@@ -215,6 +220,13 @@ func (s *Session) run(w *work, out []byte) ([]byte, error) {
 	for w.next < len(w.items) {
 		item, before, n := &w.items[w.next], len(out), 1
 		switch {
+		case s.pipe.down != "":
+			// A client that resends a pipeline for its first reply must find that
+			// nothing of it was run.
+			out = appendError(out, s.pipe.down)
+			if item.Cmd == refused {
+				w.line++
+			}
 		case item.Cmd == refused:
 			out = appendError(out, w.lines[w.line])
 			s.server.Refused(item.Args, w.lines[w.line])
@@ -238,6 +250,9 @@ func (s *Session) run(w *work, out []byte) ([]byte, error) {
 		}
 		if s.conn.Closing {
 			return out, errQuit
+		}
+		if s.pipe.down != "" && w.next == len(w.items) && s.pipe.cut() {
+			return out, errCut
 		}
 		if len(out) >= resp.FlushBytes {
 			break
@@ -274,8 +289,14 @@ func (s *Session) runBatch(w *work, requests []store.Request, out []byte) []byte
 	b.Requests, b.Out = requests, out
 	start := command.Ticks()
 	s.conn.Begin(requests[len(requests)-1].Cmd, start)
+	b.Outcome = store.Decided
 	if !s.store.Run(b) {
 		<-w.done
+	}
+	if b.Outcome == store.Decided {
+		s.pipe.applied = true
+	} else {
+		b.Out = s.undecided(b)
 	}
 	s.server.Observe(&s.conn, requests, start, command.Ticks())
 	return b.Out

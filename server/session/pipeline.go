@@ -1,0 +1,75 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/stint-dev/stint/engine/store"
+	"github.com/stint-dev/stint/server/command"
+)
+
+// pipeline is what has to be known of a pipeline, which is all that arrives until
+// the replies to all of it are sent. Some clients send a whole pipeline again when
+// its first reply is CLUSTERDOWN, and nothing of it must have been applied then.
+type pipeline struct {
+	applied bool   // something of it may have been applied
+	down    string // the error that all that is left of it gets, unrun
+	items   int    // commands since the last end of a batch
+	bytes   int    // of them
+}
+
+// A transport hands over so much of a pipeline at a time, at most. A batch of
+// about this size may have been cut off from what follows. The bounds are below
+// the transport's, because the session sees the words only.
+const (
+	cutItems = 1000
+	cutBytes = 48 << 10
+)
+
+// errCut ends a connection whose pipeline was answered CLUSTERDOWN as far as it
+// was read: what follows must not be run.
+var errCut = errors.New("no decision could be made, and the rest of the pipeline must not be run")
+
+// begin is called before the first command of what has arrived together. It is the
+// beginning of a pipeline, unless the last batch was cut off from this.
+func (p *pipeline) begin() {
+	applied := p.applied && p.cut()
+	*p = pipeline{applied: applied}
+}
+
+func (p *pipeline) add(args [][]byte) {
+	p.items++
+	for _, a := range args {
+		p.bytes += len(a)
+	}
+}
+
+// cut says whether more of the pipeline may follow than has been seen.
+func (p *pipeline) cut() bool { return p.items >= cutItems || p.bytes >= cutBytes }
+
+// undecided appends the replies to a batch that was not decided.
+func (s *Session) undecided(b *store.Batch) []byte {
+	out := b.Out
+	if b.Outcome == store.NotApplied && !s.pipe.applied {
+		s.server.Undecided.NotApplied.Add(int64(len(b.Requests)))
+		s.pipe.down = command.ErrDown(b.Why)
+		for i := range b.Requests {
+			out = s.appendFailure(out, b.Requests[i].Cmd, s.pipe.down)
+		}
+		return out
+	}
+	s.server.Undecided.Unknown.Add(int64(len(b.Requests)))
+	s.pipe.applied = true
+	line := command.ErrIndeterminate(b.Why)
+	for i := range b.Requests {
+		out = s.appendFailure(out, b.Requests[i].Cmd, line)
+	}
+	return out
+}
+
+// appendFailure appends an error and counts it.
+func (s *Session) appendFailure(out []byte, cmd int32, line string) []byte {
+	before := len(out)
+	out = appendError(out, line)
+	s.server.Failed(cmd, out[before:])
+	return out
+}
