@@ -12,7 +12,7 @@ ARGS        ?=
 REF         ?= HEAD
 TARGETS     ?=
 
-.PHONY: help build run test test-slow check fuzz bench bench-check bench-compare pgo soak docs dist clean
+.PHONY: help build run cluster test test-slow check fuzz bench bench-check bench-compare pgo soak docs dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,26 @@ build: ## Build ./bin/stint
 run: build ## Build and run the server on port 6390; ARGS='--addr …' for more
 	@echo "To try it: redis-cli -p 6390 THROTTLE user:42 10 100/m    (Ctrl-C stops the server)"
 	@exec ./bin/stint $(ARGS)
+
+# Three nodes with folders of their own below ./stint-cluster; they keep what they
+# have decided from one start to the next.
+cluster: build ## Build and run a cluster of three nodes on this machine, client ports 6391 to 6393
+	@trap 'kill $$(jobs -p) 2>/dev/null; wait' EXIT; trap 'exit 0' INT TERM; \
+	join=127.0.0.1:7391,127.0.0.1:7392,127.0.0.1:7393; mkdir -p stint-cluster; \
+	for i in 1 2 3; do \
+	  ./bin/stint --addr 127.0.0.1:639$$i --dir stint-cluster/n$$i --node-id n$$i --raft-addr 127.0.0.1:739$$i \
+	    --join $$join --bootstrap-expect 3 $(ARGS) 2>stint-cluster/n$$i.log & \
+	done; \
+	tries=0; until ./bin/stint status --addr 127.0.0.1:6391 >/dev/null 2>&1; do \
+	  tries=$$((tries + 1)); if [ $$tries -gt 150 ]; then cat stint-cluster/*.log; exit 1; fi; sleep 0.1; \
+	done; \
+	./bin/stint status --addr 127.0.0.1:6391; \
+	echo; echo "To try it, on any node:   redis-cli -p 6391 THROTTLE user:42 10 100/m"; \
+	echo "                          redis-cli -p 6393 THROTTLE user:42 10 100/m"; \
+	echo "Who leads:                redis-cli -p 6392 RAFT LEADER"; \
+	echo "To see it survive, kill the leader:  pkill -9 -f 'addr 127.0.0.1:639N '  and go on with another port"; \
+	echo "Logs are in stint-cluster/*.log; Ctrl-C stops all three; rm -r stint-cluster forgets all."; \
+	wait
 
 test: ## Run all tests; Go alone, less than 5 minutes on 2 cores
 	go test -timeout 300s $(TESTFLAGS) ./...

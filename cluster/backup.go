@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"bufio"
+	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -20,18 +22,15 @@ import (
 // single node's state.
 const ImportFile = "import.stint"
 
-// Backup is the state as it is now, as a stream that Import reads and
-// CheckBackup checks: all that was answered before Backup was called, on
-// whichever node, is in it if this node leads; on another node it may miss the
-// last moments. It takes a snapshot; the reader must be closed.
+// Backup is the state as it is now, as a stream that CheckBackup checks and a new
+// cluster can begin with: all that was answered before Backup was called, on
+// whichever node, is in it. It takes a snapshot; the reader must be closed.
 func (g *Group) Backup() (io.ReadCloser, error) {
 	if !g.isReady() {
 		return nil, errNotReady
 	}
-	if g.term.Load() != 0 {
-		if err := g.raft.Barrier(adminTimeout).Error(); err != nil {
-			return nil, outcome(err)
-		}
+	if err := g.catchUp(); err != nil {
+		return nil, err
 	}
 	if err := g.Snapshot(); err != nil {
 		return nil, err
@@ -48,6 +47,48 @@ func (g *Group) Backup() (io.ReadCloser, error) {
 		return nil, fmt.Errorf("open the snapshot: %w", err)
 	}
 	return r, nil
+}
+
+// settled is, on the leader, the index of the last entry that the state has, after
+// all that was answered. Raft's own AppliedIndex is of what it has handed over.
+func (g *Group) settled() (uint64, error) {
+	if g.term.Load() == 0 {
+		return 0, errNoLeader
+	}
+	if err := g.raft.Barrier(adminTimeout).Error(); err != nil {
+		return 0, outcome(err)
+	}
+	return g.fsm.index.Load(), nil
+}
+
+// catchUp waits until this node has applied all that was answered before the call.
+func (g *Group) catchUp() error {
+	if g.term.Load() != 0 {
+		_, err := g.settled()
+		return err
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, adminTimeout)
+	defer cancel()
+	g.mu.Lock()
+	r := g.route
+	g.mu.Unlock()
+	if r.peer == "" {
+		return errNoLeader
+	}
+	b, err := g.calls.Call(ctx, r.addr, string(r.peer), callIndex, nil)
+	if err != nil || len(b) != 8 {
+		return &adminError{Text: "the leader does not say how far the log goes", NoLead: true}
+	}
+	ticker := time.NewTicker(leadPause)
+	defer ticker.Stop()
+	for want := binary.BigEndian.Uint64(b); g.fsm.index.Load() < want; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return &adminError{Text: "this node does not catch up with the leader: try another one"}
+		}
+	}
+	return nil
 }
 
 // BackupInfo says what a backup holds.
@@ -162,3 +203,6 @@ func (g *Group) badImport(path string, err error) error {
 	g.fatal(err)
 	return err
 }
+
+// BackupMagic is what a backup begins with.
+const BackupMagic = streamMagic

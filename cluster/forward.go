@@ -19,6 +19,7 @@ const (
 	callAnnounce = uint8(4) // a Member for the log
 	callClock    = uint8(5) // what do your clocks say
 	callAdmin    = uint8(6) // a change of the membership, for the leader
+	callIndex    = uint8(7) // how far everything is committed that was answered, for the leader
 )
 
 // send forwards a batch to the leader. It is sent once: whoever reads it may run

@@ -337,8 +337,7 @@ func (g *Group) hurry() {
 		return
 	}
 	rc := g.raft.ReloadableConfig()
-	rc.HeartbeatTimeout = 10 * time.Millisecond
-	rc.ElectionTimeout = 10 * time.Millisecond
+	rc.HeartbeatTimeout -= time.Millisecond
 	if err := g.raft.ReloadConfig(rc); err != nil {
 		g.log.Debug("the election of a single node is not hurried", "error", err)
 	}

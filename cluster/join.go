@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -148,6 +149,14 @@ func (g *Group) serveCall(kind uint8, payload []byte, reply func([]byte)) {
 		later(func(b []byte) []byte { return appendRefusal(g.admit(b)) })
 	case callAnnounce:
 		later(func(b []byte) []byte { return appendRefusal(g.announce(b)) })
+	case callIndex:
+		later(func([]byte) []byte {
+			i, err := g.settled()
+			if err != nil {
+				return nil
+			}
+			return binary.BigEndian.AppendUint64(nil, i)
+		})
 	case callAdmin:
 		later(func(b []byte) []byte {
 			var c command
@@ -351,6 +360,11 @@ func (g *Group) foundWith(found []presence) (done bool, why string, err error) {
 	}
 	var servers []raft.Server
 	for _, p := range found {
+		if own.Import && p.ID != own.ID {
+			// Any voter may be the first leader, and it must be the one that has
+			// the state: the others are taken in when that is done.
+			continue
+		}
 		servers = append(servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
 	}
 	if err := g.bootstrap(randomID(), servers); err != nil {

@@ -37,6 +37,9 @@ func (e replyError) Error() string { return string(e) }
 // server's: 4 KiB.
 var errNoRedis = errors.New("what answers does not speak the Redis protocol")
 
+// errNil is a reply of nothing.
+var errNil = errors.New("the reply is nil")
+
 // do sends one command and returns its reply, a string of either kind. An error
 // of the server's is a replyError.
 func (a *asker) do(args ...string) (string, error) {
@@ -65,6 +68,9 @@ func (a *asker) do(args ...string) (string, error) {
 		return "", replyError(rest)
 	case '$':
 		n, err := strconv.Atoi(rest)
+		if n == -1 {
+			return "", errNil
+		}
 		if err != nil || n < 0 || n > maxAnswer {
 			return "", fmt.Errorf("a reply of %.20q bytes is none that INFO has", rest)
 		}

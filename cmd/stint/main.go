@@ -30,7 +30,8 @@ type grammar struct {
 	} `cmd:"" default:"withargs" help:"Run the server. This is what stint does without a command."`
 
 	Status  statusCommand  `cmd:"" help:"Show how a running server is; its exit code tells too."`
-	Backup  backupCommand  `cmd:"" help:"Copy the state of a stopped server to FILE and verify the copy."`
+	Backup  backupCommand  `cmd:"" help:"Copy the state of a server to FILE and verify the copy."`
+	Restore restoreCommand `cmd:"" help:"Make a folder that a server begins with from a backup FILE."`
 	Inspect inspectCommand `cmd:"" help:"Show what a state file or a backup holds; never changes it."`
 	Version versionCommand `cmd:"" help:"Show the version."`
 	Help    helpRequest    `cmd:"" help:"Show this, or the help of COMMAND."`
@@ -94,6 +95,10 @@ func run(p *process) int {
 	case "backup":
 		if err = enoughFiles(openFiles(), 0); err == nil {
 			err = g.Backup.run(p.stdout)
+		}
+	case "restore":
+		if err = enoughFiles(openFiles(), 0); err == nil {
+			err = g.Restore.run(p.stdout)
 		}
 	case "inspect":
 		if err = enoughFiles(openFiles(), 0); err == nil {

@@ -153,6 +153,7 @@ func (r *statusReport) judge(now time.Time) {
 	if r.MaxClients > 0 && r.Clients*100 > r.MaxClients*fullPercent {
 		r.problem("clients", "%d of at most %d clients are connected: at the limit, new ones are refused; raise --max-clients, or CONFIG SET maxclients", r.Clients, r.MaxClients)
 	}
+	r.judgeCluster()
 	if ahead := time.Duration(number(r.Info, "clock_ahead_ms")) * time.Millisecond; ahead > aheadLimit {
 		r.problem("clock", "the clock of decisions is %s ahead of the wall clock, which was set back: mend the time service", span(ahead))
 	}
@@ -204,6 +205,9 @@ func (r *statusReport) text() string {
 	}
 	row("memory", "%s for keys, %s; %s resident", people(r.MemoryBytes), limit, people(r.ResidentBytes))
 	row("durability", "%s", r.durability())
+	for _, line := range r.clusterRows() {
+		row("cluster", "%s", line)
+	}
 	row("decisions", "%d allowed, %d refused since the start", r.Allowed, r.Refused)
 	if r.Rate != nil {
 		row("a second", "%.1f allowed, %.1f refused, %.1f commands, measured for %.1f s", r.Rate.Allowed, r.Rate.Refused, r.Rate.Commands, r.Rate.Seconds)
@@ -237,6 +241,9 @@ func (r *statusReport) databases() string {
 
 // durability says what a crash would cost.
 func (r *statusReport) durability() string {
+	if r.Durability == "strict" {
+		return fmt.Sprintf("strict: what was answered is on disk; the log has %s, the last snapshot %s", people(number(r.Info, "raft_log_bytes")), people(number(r.Info, "raft_snapshot_bytes")))
+	}
 	if r.Durability == "none" {
 		return "none: a stop or a crash loses everything"
 	}

@@ -10,12 +10,24 @@ import (
 
 // backupCommand is `stint backup FILE`.
 type backupCommand struct {
-	File   string `arg:"" help:"File to write. It must not exist yet." example:"./backup.db"`
-	Dir    string `help:"Folder of the state of the stopped server." default:"./stint-data" placeholder:"DIR"`
-	Config string `help:"YAML file to take --dir from." placeholder:"FILE"`
+	File string `arg:"" help:"File to write. It must not exist yet." example:"./backup.db"`
+	Dir  string `help:"Folder of the state of the stopped server." default:"./stint-data" placeholder:"DIR"`
+	From string `help:"Address of a running server with durability strict, to copy its cluster's state from: host:port, tls:host:port or unix:/path. --dir does not count then." placeholder:"ADDR"`
+
+	PasswordFile string `help:"For --from: file that holds the password: its first line." placeholder:"FILE"`
+	Cacert       string `help:"For --from: PEM file of the authorities that the server's certificate is checked by." placeholder:"FILE"`
+	Cert         string `help:"For --from: PEM file of a certificate to show to the server." placeholder:"FILE"`
+	Key          string `help:"For --from: PEM file of the key of --cert." placeholder:"FILE"`
+	Config       string `help:"YAML file to take --dir from." placeholder:"FILE"`
 }
 
 func (c *backupCommand) run(w io.Writer) error {
+	if c.From != "" {
+		return c.online(w)
+	}
+	if _, raftLog, err := persist.Holds(c.Dir); err == nil && raftLog {
+		return fmt.Errorf("the folder %s is that of a cluster's node: start it, and back its cluster up with --from ADDR", c.Dir)
+	}
 	info, err := persist.Backup(c.Dir, c.File)
 	if err != nil {
 		return err
@@ -32,5 +44,8 @@ type inspectCommand struct {
 }
 
 func (c *inspectCommand) run(w io.Writer) error {
+	if done, err := inspectClusterBackup(c.File, w); done {
+		return err
+	}
 	return persist.Inspect(c.File, w, persist.InspectOptions{Keys: c.Keys})
 }

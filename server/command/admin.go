@@ -115,6 +115,10 @@ func wait(c *ConnCtx) {
 
 // persists says whether there is a state file; if not, it replies so.
 func persists(c *ConnCtx) bool {
+	if c.Server.Persist == nil && c.Server.Cluster != nil {
+		c.W.Error("ERR nothing waits to be saved: what was answered is in the log on disk; RAFT SNAPSHOT shortens that")
+		return false
+	}
 	if c.Server.Persist == nil {
 		c.W.Error("ERR nothing is saved: the server runs with --durability none")
 		return false

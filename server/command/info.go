@@ -202,6 +202,8 @@ func infoPersistence(w *infoWriter, s *Server) {
 	p.Durability = "none"
 	if s.Persist != nil {
 		p = s.Persist.Info()
+	} else if s.Cluster != nil {
+		p.Durability = "strict"
 	}
 	status := "ok"
 	if p.Failing > 0 {
@@ -289,7 +291,8 @@ func infoCluster(w *infoWriter, s *Server) {
 	}
 	w.line("commands_not_decided", s.Undecided.NotApplied.Load())
 	w.line("commands_indeterminate", s.Undecided.Unknown.Load())
-	for _, l := range s.Cluster.Status().lines() {
+	status := s.Cluster.Status()
+	for _, l := range append(status.lines(), status.nodeLines()...) {
 		name, value, _ := strings.Cut(l, ":")
 		w.line("raft_"+name, value)
 	}

@@ -150,7 +150,7 @@ func raftLeader(c *ConnCtx) {
 func raftInfo(c *ConnCtx) {
 	s := c.Server.Cluster.Status()
 	var b strings.Builder
-	for _, l := range s.lines() {
+	for _, l := range append(s.lines(), s.nodeLines()...) {
 		b.WriteString(l)
 		b.WriteString("\r\n")
 	}
@@ -180,6 +180,34 @@ func (s ClusterStatus) lines() []string {
 		line("forwarded", s.Forwarded), line("forwards_lost", s.ForwardLost), line("relayed", s.Relayed),
 		line("not_applied", s.NotApplied), line("indeterminate", s.Unknown), line("fenced_entries", s.FencedOff),
 	}
+}
+
+// nodeLines are the lines of INFO and RAFT INFO about the nodes.
+func (s ClusterStatus) nodeLines() (lines []string) {
+	for i, n := range s.Nodes {
+		lines = append(lines, fmt.Sprintf("server%d:node=%s,raft=%s,clients=%s,role=%s,alive=%d,contact_ms=%d,behind=%d,version=%s",
+			i, n.Node, n.Addr, strings.ReplaceAll(n.Client, ",", " "), n.role(), truth(n.Alive), n.contact(), n.Behind, n.Version))
+	}
+	return lines
+}
+
+// role is what a node is for its cluster.
+func (n ClusterNode) role() string {
+	switch {
+	case n.Leader:
+		return "leader"
+	case n.Voter:
+		return "voter"
+	}
+	return "non-voter"
+}
+
+// contact is how long ago the node was heard of, ms, -1 if that is not known here.
+func (n ClusterNode) contact() int64 {
+	if n.Contact < 0 {
+		return -1
+	}
+	return n.Contact.Milliseconds()
 }
 
 func raftServer(c *ConnCtx) {
@@ -212,20 +240,9 @@ func raftServer(c *ConnCtx) {
 func raftList(c *ConnCtx, s ClusterStatus) {
 	c.W.Array(len(s.Nodes))
 	for _, n := range s.Nodes {
-		role := "non-voter"
-		switch {
-		case n.Leader:
-			role = "leader"
-		case n.Voter:
-			role = "voter"
-		}
-		contact := "-1"
-		if n.Contact >= 0 {
-			contact = strconv.FormatInt(n.Contact.Milliseconds(), 10)
-		}
 		fields := [][2]string{
-			{"node", n.Node}, {"id", n.ID}, {"raft-addr", n.Addr}, {"client-addr", n.Client}, {"role", role},
-			{"alive", strconv.Itoa(truth(n.Alive))}, {"last-contact-ms", contact}, {"behind", strconv.FormatUint(n.Behind, 10)},
+			{"node", n.Node}, {"id", n.ID}, {"raft-addr", n.Addr}, {"client-addr", n.Client}, {"role", n.role()},
+			{"alive", strconv.Itoa(truth(n.Alive))}, {"last-contact-ms", strconv.FormatInt(n.contact(), 10)}, {"behind", strconv.FormatUint(n.Behind, 10)},
 			{"version", n.Version}, {"format-level", strconv.Itoa(n.Level)},
 		}
 		c.W.Map(len(fields))
