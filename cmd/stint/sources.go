@@ -70,7 +70,7 @@ func (s *sources) Resolve(ctx *kong.Context, command *kong.Path, flag *kong.Flag
 		s.last, s.from[name] = name, "environment variable "+envName(name)
 		return v, nil
 	}
-	if !slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == "config" }) {
+	if name != "config" && !s.known(name) || !slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool { return f.Name == "config" }) {
 		return nil, nil
 	}
 	if err := s.load(ctx); err != nil {
