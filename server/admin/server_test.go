@@ -2,11 +2,14 @@ package admin
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -149,38 +152,37 @@ func until(t *testing.T, what string, ok func() bool) {
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
-	s := start(t, full())
-	var open []net.Conn
-	for range MaxConns {
-		c, err := net.Dial("tcp", s.Addr().String())
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		s, err := New(Config{Source: full(), Listener: l, Log: discard()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		open = append(open, c)
-	}
-	until(t, "all slots are taken", func() bool { return s.limit.open() == MaxConns })
-	answered := make(chan int, 1)
-	go func() {
-		resp, err := client(t).Do(request(t, s, "/healthz"))
-		if err != nil {
-			answered <- 0
-			return
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		_ = resp.Body.Close()
-		answered <- resp.StatusCode
-	}()
-	select {
-	case status := <-answered:
-		t.Fatalf("connection %d was answered with %d", MaxConns+1, status)
-	case <-time.After(100 * time.Millisecond):
-	}
-	if err := open[0].Close(); err != nil {
-		t.Fatal(err)
-	}
-	if status := <-answered; status != http.StatusOK {
-		t.Errorf("after one was closed, the next was answered with %d", status)
-	}
+		var open []net.Conn
+		for range MaxConns {
+			open = append(open, l.dial())
+		}
+		accepted := make(chan net.Conn, 1)
+		go func() { accepted <- l.dial() }()
+		synctest.Wait()
+		if len(accepted) > 0 {
+			t.Errorf("connection %d was accepted", MaxConns+1)
+		}
+		_ = open[0].Close()
+		synctest.Wait()
+		if len(accepted) == 0 {
+			t.Fatal("one was closed, and the next is not accepted")
+		}
+		for _, c := range append(open[1:], <-accepted) {
+			_ = c.Close()
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestACrowdKeepsNoConnections: silent connections must not hold the slots that
@@ -263,8 +265,8 @@ func TestShutdownCutsOffWhenTimeIsUp(t *testing.T) {
 	if err := s.Shutdown(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Shutdown: %v", err)
 	}
-	if err := <-failed; err == nil {
-		t.Error("the client that was cut off got an answer")
+	if err := <-failed; err == nil || os.IsTimeout(err) {
+		t.Errorf("the connection was not cut off: %v", err)
 	}
 	close(release)
 }
@@ -310,6 +312,79 @@ func TestShutdownBeforeStartClosesTheListener(t *testing.T) {
 	}
 	if err := s.Start(t.Context()); err == nil {
 		t.Error("a server started after it was shut down")
+	}
+}
+
+// slowToEnd is a listener whose Accept goes on for a second after Close.
+type slowToEnd struct{ *pipeListener }
+
+func (l slowToEnd) Accept() (net.Conn, error) {
+	c, err := l.pipeListener.Accept()
+	if err != nil {
+		<-time.After(time.Second)
+	}
+	return c, err
+}
+
+func TestShutdownWaitsForItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := New(Config{Source: full(), Listener: slowToEnd{newPipeListener()}, Log: discard()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		begun := time.Now()
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if time.Since(begun) < time.Second {
+			t.Error("something of the server runs after Shutdown")
+		}
+	})
+}
+
+// TestShutdownRightAfterStartClosesTheListener: net/http has not yet seen the
+// listener then, and does not wait for it.
+func TestShutdownRightAfterStartClosesTheListener(t *testing.T) {
+	for range 50 {
+		l := newPipeListener()
+		s, err := New(Config{Source: full(), Listener: l, Log: discard()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-l.done:
+		default:
+			t.Fatal("the listener is open after Shutdown")
+		}
+	}
+}
+
+func TestAListenerThatFailsIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	l := &failing{newPipeListener(), errors.New("the socket is gone")}
+	s, err := New(Config{Source: full(), Listener: l, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-s.ended
+	if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "the socket is gone") {
+		t.Errorf("the log: %q", text)
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
