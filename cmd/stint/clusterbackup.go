@@ -127,6 +127,9 @@ func (c *restoreCommand) run(w io.Writer) error {
 	if _, err := os.Lstat(dest); err == nil || state || raftLog {
 		return fmt.Errorf("the folder %s holds a state already: choose an empty one with --dir", c.Dir)
 	}
+	if info, err := os.Stat(c.File); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file, so it is no backup", c.File)
+	}
 	in, err := os.Open(c.File)
 	if err != nil {
 		return fmt.Errorf("open the backup: %w", err)
@@ -173,12 +176,16 @@ func isClusterBackup(f *os.File) bool {
 // inspectClusterBackup describes a backup of a cluster; done is false if path is
 // something else.
 func inspectClusterBackup(path string, w io.Writer) (done bool, err error) {
+	// To open a pipe would wait for who writes into it.
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return false, nil
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return false, nil
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() || !isClusterBackup(f) {
+	if !isClusterBackup(f) {
 		return false, nil
 	}
 	info, err := cluster.CheckBackup(bufio.NewReader(f))
