@@ -1,14 +1,17 @@
 // Package port is the one port through which the nodes of a cluster speak to each
-// other: streams of Raft's transport, and calls, which are a request and a reply.
-// A handshake says who calls whom, so that a node that was replaced, or one of
-// another cluster, is refused before it can do harm. With TLS both sides show
-// certificates; without it the port has no other protection.
+// other. It carries streams of Raft's transport, and calls, which are a request and
+// its reply. A handshake says who calls whom, so that a node that was replaced, or
+// one of another cluster, is refused before it can do harm. With TLS both sides
+// show certificates; without it the port has no other protection.
 //
-// The package knows nothing of what the calls are about.
+// The package knows nothing of what calls are about, and resends none: an error
+// says whether the other node can have seen the call, which is what its caller must
+// know to decide.
+//
+// All methods may be called from any goroutine.
 package port
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,86 +21,164 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/raft"
 )
 
 // Bounds.
 const (
-	helloTimeout = 2 * time.Second
-	strangers    = 256 // connections at a time that have not said hello
-	maxFrame     = 16 << 20
-	maxQueued    = 64 << 20 // bytes that wait to be written to one node
-	writeTimeout = 5 * time.Second
-	pingEvery    = time.Second
-	silence      = 4 * time.Second // after which a connection of calls counts as dead
+	helloTimeout = 2 * time.Second // for TLS and the handshake
+	dialTimeout  = 2 * time.Second // for connecting, TLS and the handshake, for calls
+	maxStrangers = 256             // connections at a time that have not said hello
+	frameMost    = 8 << 20         // bytes, the default of MaxFrame
+	maxHeld      = 64 << 20        // bytes of calls to a node that wait to be written or answered, and of replies that wait to be written to one
+	writeTimeout = 5 * time.Second // without progress
+	beatEvery    = time.Second
+	silence      = 3 * time.Second // after which a connection of calls counts as dead
 	backoffLeast = 25 * time.Millisecond
 	backoffMost  = time.Second
+	idleFor      = time.Minute // after which a connection without calls is closed
 )
 
-// Errors of calls.
+// Errors of calls. Each is one of the first two.
 var (
-	// ErrNotSent: surely nothing of the call has reached the other node.
+	// ErrNotSent: surely nothing of the call has reached the other node, and
+	// nothing will.
 	ErrNotSent = errors.New("the call was not sent")
-	// ErrLost: the call may have reached the other node; no reply has come.
-	ErrLost = errors.New("no reply has come")
+	// ErrLost: the call has reached the other node, or may have; no reply has come.
+	ErrLost = errors.New("no reply to the call has come")
+
+	// ErrTooLarge, besides one of the others: the call, or its reply, does not fit
+	// into a frame. Calling again is of no use.
+	ErrTooLarge = errors.New("too large for a frame")
 )
 
 // Options of a Port.
 type Options struct {
-	Listener             net.Listener
-	ServerTLS, ClientTLS *tls.Config // both or none
-	Self                 func() Identity
-	// Serve answers a call. It must not wait; reply is called once, from any
-	// goroutine, at once or later. payload may be kept until then.
-	Serve func(h Hello, kind uint8, payload []byte, reply func([]byte))
-	Log   *slog.Logger
+	// Listener accepts the connections; the Port closes it.
+	Listener net.Listener
+
+	// ServerTLS and ClientTLS are both set or both nil. That certificates are
+	// required and verified, and replaced when they are renewed, is up to them.
+	// Without a ServerName the host of the address is what a certificate must show.
+	ServerTLS, ClientTLS *tls.Config
+
+	// Self is asked at each handshake, and with each call that comes in: it must
+	// be quick. The cluster may change once, from none.
+	Self func() Identity
+
+	// Check refuses connections for reasons of its own, if it is set; nil from it
+	// is a welcome. It is asked after the port's own rules, again when Self has
+	// changed, and must not wait.
+	Check func(Hello) *RefusedError
+
+	// Serve answers the calls of other nodes. Those of one connection come in the
+	// order in which they were sent, one at a time, so it must not wait; reply is
+	// called once, from any goroutine, at once or later, and copies what it is
+	// given. payload is not used again by the port. nil: calls are refused.
+	Serve func(h Hello, kind uint8, payload []byte, reply func(payload []byte))
+
+	// MaxFrame bounds a call and a reply, in bytes; 8 MiB. It must be the same on
+	// all nodes.
+	MaxFrame int
+
+	Log *slog.Logger // nil: none
 }
 
-// Port is an open port. Its goroutines: one accepts, one or two serve each
-// connection. Close ends them.
+// Port is an open port. Its goroutines: one accepts; each connection in has one
+// until it has said hello and then, if it is for calls, two; each connection out
+// for calls has two. Close ends them and waits.
 type Port struct {
-	o    Options
-	raft atomic.Bool // streams of Raft are taken
+	o      Options
+	dialer func(ctx context.Context, addr string) (net.Conn, error)
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	open   atomic.Bool // streams of Raft are taken
+	count  counters
+	born   time.Time
 
-	streams chan net.Conn
-	ctx     context.Context
-	cancel  context.CancelFunc
-	wg      sync.WaitGroup
-	guests  atomic.Int64
-
-	mu     sync.Mutex
-	closed bool
-	conns  map[net.Conn]struct{}
-	links  map[[2]string]*link
-	refuse map[string]time.Time // when a refusal was last logged, by what it says
+	// mu guards what follows. A link's mutex is locked after it, never before.
+	mu        sync.Mutex
+	started   bool
+	closed    bool
+	conns     map[*conn]struct{}
+	strangers []*conn // that have not said hello, in the order of their arrival
+	links     map[target]*link
+	layer     *layer
+	told      map[string]time.Time // when something was last logged
 }
 
-// New makes a Port that does not accept yet.
+// New makes a Port that does not accept yet, but can call.
 func New(o Options) *Port {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Port{o: o, streams: make(chan net.Conn), conns: map[net.Conn]struct{}{}, links: map[[2]string]*link{}, refuse: map[string]time.Time{}}
+	if o.MaxFrame <= 0 {
+		o.MaxFrame = frameMost
+	}
+	d := &net.Dialer{KeepAliveConfig: keepAlive}
+	p := &Port{
+		o:      o,
+		dialer: func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) },
+		conns:  make(map[*conn]struct{}),
+		links:  make(map[target]*link),
+		told:   make(map[string]time.Time),
+		born:   time.Now(),
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
-// Start begins to accept.
+// Start begins to accept. It fails if the options make no sense, or if it was
+// called before.
 func (p *Port) Start() error {
+	switch {
+	case p.o.Listener == nil || p.o.Self == nil:
+		return errors.New("open the Raft port: a listener and an identity are needed")
+	case (p.o.ServerTLS == nil) != (p.o.ClientTLS == nil):
+		return errors.New("open the Raft port: TLS is needed for both directions or for none")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.started {
+		return errors.New("open the Raft port: it was opened before")
+	}
+	p.started = true
 	p.wg.Go(p.accept)
 	return nil
 }
 
-// SetRaft says whether streams of Raft are taken: a node that is no member yet
-// must promise nothing.
-func (p *Port) SetRaft(on bool) { p.raft.Store(on) }
+// SetRaft says whether streams of Raft are taken: a node that is no member must
+// promise nothing. It begins with no; going back to no closes those there are.
+func (p *Port) SetRaft(on bool) {
+	p.open.Store(on)
+	if !on {
+		p.closeStreams(func(c *conn) bool { return c.in })
+	}
+}
 
-// Close closes the listener and all connections and waits for the goroutines.
+// closeStreams closes those streams of Raft that which says.
+func (p *Port) closeStreams(which func(*conn) bool) {
+	p.mu.Lock()
+	var list []*conn
+	for c := range p.conns {
+		if c.raft && which(c) {
+			list = append(list, c)
+		}
+	}
+	p.mu.Unlock()
+	for _, c := range list {
+		_ = c.Close()
+	}
+}
+
+// Close closes the listener and all connections. Calls that wait get their errors;
+// when it returns they have them, no Serve is running, and no goroutine is left.
+// A reply that is given later goes nowhere.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
+		p.wg.Wait()
 		return nil
 	}
 	p.closed = true
@@ -105,264 +186,47 @@ func (p *Port) Close() error {
 	for _, l := range p.links {
 		links = append(links, l)
 	}
+	conns := make([]*conn, 0, len(p.conns))
 	for c := range p.conns {
-		_ = c.Close()
+		conns = append(conns, c)
 	}
 	p.mu.Unlock()
 	p.cancel()
-	err := p.o.Listener.Close()
+	var err error
+	if p.o.Listener != nil {
+		err = p.o.Listener.Close()
+	}
 	for _, l := range links {
-		l.fail(nil, net.ErrClosed)
+		l.shut()
+	}
+	for _, c := range conns {
+		_ = c.Close()
 	}
 	p.wg.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
-	}
-	return err
-}
-
-func (p *Port) accept() {
-	pause := time.Duration(0)
-	for {
-		c, err := p.o.Listener.Accept()
-		switch {
-		case err == nil:
-			pause = 0
-		case p.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
-			return
-		default:
-			pause = min(max(2*pause, backoffLeast), backoffMost)
-			p.o.Log.Warn("accepting a connection on the Raft port failed, trying again", "error", err, "pause", pause)
-			select {
-			case <-time.After(pause):
-			case <-p.ctx.Done():
-				return
-			}
-			continue
-		}
-		if p.guests.Load() >= strangers || !p.enter(c) {
-			_ = c.Close()
-			continue
-		}
-		p.guests.Add(1)
-		p.wg.Go(func() { p.welcome(c) })
-	}
-}
-
-// enter notes a connection, to be closed by Close; false if that has begun.
-func (p *Port) enter(c net.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return false
-	}
-	p.conns[c] = struct{}{}
-	return true
-}
-
-func (p *Port) leave(c net.Conn) {
-	p.mu.Lock()
-	delete(p.conns, c)
-	p.mu.Unlock()
-	_ = c.Close()
-}
-
-// welcome does the handshake with who has connected and serves it.
-func (p *Port) welcome(raw net.Conn) {
-	guest := true
-	defer func() {
-		if guest {
-			p.guests.Add(-1)
-		}
-	}()
-	c := raw
-	_ = c.SetDeadline(time.Now().Add(helloTimeout))
-	if p.o.ServerTLS != nil {
-		t := tls.Server(raw, p.o.ServerTLS)
-		if err := t.HandshakeContext(p.ctx); err != nil {
-			p.tell("TLS failed on the Raft port", raw, err)
-			p.leave(raw)
-			return
-		}
-		c = t
-	}
-	in := bufio.NewReaderSize(c, 4096)
-	h, err := readHello(in)
-	refused := new(RefusedError)
-	if err != nil && !errors.As(err, &refused) {
-		if errors.Is(err, errHello) {
-			p.tell("something that is no node of stint speaks to the Raft port", raw, err)
-		}
-		p.leave(raw)
-		return
-	}
-	if err == nil {
-		refused = p.check(h)
-	}
-	if refused != nil {
-		p.tell("a node is refused on the Raft port", raw, refused)
-		_, _ = c.Write(appendAnswer(nil, refused))
-		p.leave(raw)
-		return
-	}
-	if _, err := c.Write(appendAnswer(nil, nil)); err != nil {
-		p.leave(raw)
-		return
-	}
-	_ = c.SetDeadline(time.Time{})
-	guest = false
-	p.guests.Add(-1)
-	if !h.Raft {
-		p.serve(h, raw, c, in)
-		return
-	}
-	select {
-	case p.streams <- &stream{Conn: c, in: in, gone: func() { p.leave(raw) }}:
-	case <-p.ctx.Done():
-		p.leave(raw)
-	}
-}
-
-// check says why a node must not be let in, nil if it may.
-func (p *Port) check(h Hello) *RefusedError {
-	self := p.o.Self()
-	switch {
-	case h.To != "" && h.To != self.ID:
-		return &RefusedError{WrongReceiver, fmt.Sprintf("%s is meant, and this is %s", h.To, self.ID)}
-	case h.Cluster != "" && self.Cluster != "" && h.Cluster != self.Cluster:
-		return &RefusedError{WrongCluster, fmt.Sprintf("%s belongs to cluster %s, and this is cluster %s", h.From, h.Cluster, self.Cluster)}
-	case h.Raft && (!p.raft.Load() || h.Cluster != self.Cluster):
-		return &RefusedError{NotServing, fmt.Sprintf("%s takes no part in cluster %q", self.ID, h.Cluster)}
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close the listener of the Raft port: %w", err)
 	}
 	return nil
 }
 
-// refuseEvery is the rest between two log lines of the same kind.
-const refuseEvery = 10 * time.Second
+// tellEvery is the rest between two log lines about the same thing.
+const tellEvery = 10 * time.Second
 
-func (p *Port) tell(what string, c net.Conn, err error) {
-	key := what + err.Error()
-	p.mu.Lock()
+// tell logs something that may happen often, as often as a person can bear. key
+// says what counts as the same.
+func (p *Port) tell(level slog.Level, key, what string, args ...any) {
 	now := time.Now()
-	quiet := now.Sub(p.refuse[key]) < refuseEvery
+	p.mu.Lock()
+	last, ok := p.told[key]
+	quiet := ok && now.Sub(last) < tellEvery
 	if !quiet {
-		if len(p.refuse) > 1000 {
-			clear(p.refuse)
+		if len(p.told) >= 1000 {
+			clear(p.told)
 		}
-		p.refuse[key] = now
+		p.told[key] = now
 	}
 	p.mu.Unlock()
 	if !quiet {
-		p.o.Log.Info(what, "from", c.RemoteAddr(), "error", err)
+		p.o.Log.Log(p.ctx, level, what, args...)
 	}
-}
-
-// dial connects to a node and does the handshake.
-func (p *Port) dial(ctx context.Context, addr string, h Hello) (net.Conn, error) {
-	d := net.Dialer{}
-	raw, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	c := raw
-	if !p.enter(raw) {
-		_ = raw.Close()
-		return nil, net.ErrClosed
-	}
-	deadline, ok := ctx.Deadline()
-	if limit := time.Now().Add(2 * helloTimeout); !ok || deadline.After(limit) {
-		deadline = limit
-	}
-	_ = c.SetDeadline(deadline)
-	if p.o.ClientTLS != nil {
-		conf := p.o.ClientTLS
-		if conf.ServerName == "" {
-			host, _, _ := net.SplitHostPort(addr)
-			conf = conf.Clone()
-			conf.ServerName = host
-		}
-		t := tls.Client(raw, conf)
-		if err := t.HandshakeContext(ctx); err != nil {
-			p.leave(raw)
-			return nil, fmt.Errorf("TLS with %s: %w", addr, err)
-		}
-		c = t
-	}
-	self := p.o.Self()
-	h.Cluster, h.From = self.Cluster, self.ID
-	if _, err = c.Write(appendHello(nil, h)); err == nil {
-		err = readAnswer(c)
-	}
-	if err != nil {
-		p.leave(raw)
-		return nil, fmt.Errorf("handshake with %s: %w", addr, err)
-	}
-	_ = c.SetDeadline(time.Time{})
-	return &stream{Conn: c, gone: func() { p.leave(raw) }}, nil
-}
-
-// stream is a connection after the handshake.
-type stream struct {
-	net.Conn
-	in   *bufio.Reader // what was read beyond the handshake; nil: nothing
-	once sync.Once
-	gone func()
-}
-
-func (s *stream) Read(b []byte) (int, error) {
-	if s.in != nil {
-		return s.in.Read(b)
-	}
-	return s.Conn.Read(b)
-}
-
-func (s *stream) Close() error {
-	err := s.Conn.Close()
-	s.once.Do(s.gone)
-	return err
-}
-
-// Layer is the port as Raft's transport uses it. Addresses that it dials have the
-// form host:port#ID. advertise is the address at which others reach this node.
-func (p *Port) Layer(advertise string) raft.StreamLayer { return &layer{p, addr(advertise)} }
-
-type layer struct {
-	p    *Port
-	addr addr
-}
-
-type addr string
-
-func (a addr) Network() string { return "tcp" }
-func (a addr) String() string  { return string(a) }
-
-func (l *layer) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.p.streams:
-		return c, nil
-	case <-l.p.ctx.Done():
-		return nil, net.ErrClosed
-	}
-}
-
-// Close does nothing: the port outlives Raft, and is closed by its owner.
-func (l *layer) Close() error { return nil }
-
-func (l *layer) Addr() net.Addr { return l.addr }
-
-func (l *layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	host, id := split(string(address))
-	ctx, cancel := context.WithTimeout(l.p.ctx, timeout)
-	defer cancel()
-	return l.p.dial(ctx, host, Hello{Raft: true, To: id})
-}
-
-// split takes the ID off an address.
-func split(address string) (host, id string) {
-	for i := range address {
-		if address[i] == '#' {
-			return address[:i], address[i+1:]
-		}
-	}
-	return address, ""
 }
