@@ -61,6 +61,7 @@ type Config struct {
 	// what it is part of, and Tester moves its clock, for DEBUG; nil: none.
 	Store   store.Store
 	Cluster command.Cluster
+	Fail    command.FailMode // how decisions are answered that Store cannot make
 	Tester  command.Debugger
 
 	Addrs         []string      // host:port, tls:host:port or unix:/path, at least one
@@ -168,6 +169,9 @@ func New(cfg Config) (*Server, error) {
 		s.info.Clock, s.info.ClockAhead = nil, nil
 		s.info.Keyspace = func() engine.Stats { return cfg.Keyspace.Stats(cfg.Keyspace.Latest()) }
 		s.info.Cluster = cfg.Cluster
+		f := &s.info.Fallback
+		f.Mode, f.State, f.Clock, f.Changed = cfg.Fail, cfg.Keyspace, func() int64 { return time.Now().UnixNano() }, s.failing
+		f.Voters = func() int { return cfg.Cluster.Status().Voters }
 	}
 	if cfg.TLS != nil {
 		s.info.TLS = func() command.TLSInfo {
@@ -205,6 +209,19 @@ func New(cfg Config) (*Server, error) {
 	}
 	return s, nil
 }
+
+// failing logs the begin and the end of a failure mode: a limiter that is silently
+// open is no limiter.
+func (s *Server) failing(active bool, why string, answered int64) {
+	if active {
+		s.cfg.Log.Error("no decision can be made", "why", why, "answered_by", s.cfg.Fail.String())
+		return
+	}
+	s.cfg.Log.Info("decisions are made again", "answered_meanwhile", answered, "answered_by", s.cfg.Fail.String())
+}
+
+// Info is what commands know of the server, for who shows it elsewhere.
+func (s *Server) Info() *command.Server { return s.info }
 
 func (s *Server) newSession(c transport.ConnInfo) transport.Session {
 	return session.New(s.info, s.store, session.Info{

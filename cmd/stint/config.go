@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/server"
+	"github.com/stint-dev/stint/server/command"
 )
 
 // Config is everything that can be set about the server. It is filled once,
@@ -58,6 +59,7 @@ type Config struct {
 	RaftTLSCa       string   `name:"raft-tls-ca" help:"PEM file of the authorities that sign the nodes' certificates." placeholder:"FILE" group:"Cluster"`
 	RaftInsecure    bool     `help:"Allow a Raft port without TLS on an address that others reach: who can reach it can change every limit." group:"Cluster"`
 	ElectionTimeout Duration `help:"For how long the leader may be silent before the others elect another one, 100ms to 1m. The same on all nodes." default:"1s" placeholder:"DURATION" group:"Cluster"`
+	Fail            string   `help:"How decisions are answered that cannot be made: error (CLUSTERDOWN), open (allowed), closed (refused), or local (by this node's share of the limit, in its own memory)." default:"error" placeholder:"error|open|closed|local" group:"Cluster"`
 	DecisionTimeout Duration `help:"For how long a command waits for a decision where durability is strict, 10ms to 1m: for a leader to be elected, and for a majority to confirm." default:"500ms" placeholder:"DURATION" group:"Cluster"`
 
 	LogFormat string `help:"How the log on stderr is written: text or json." default:"text" placeholder:"text|json" group:"Log"`
@@ -66,6 +68,8 @@ type Config struct {
 	SlowlogSlowerThan Duration `help:"SLOWLOG keeps commands that took so long, or longer; 0: every command. The time is of a pipeline's commands together." default:"10ms" placeholder:"DURATION" group:"Log"`
 	SlowlogMaxLen     Integer  `help:"How many entries SLOWLOG keeps; 0: none." default:"128" placeholder:"N" group:"Log"`
 	LatencyThreshold  Duration `help:"LATENCY notes commands, flushes and pauses that took so long, or longer, in whole milliseconds; 0: nothing." default:"100ms" placeholder:"DURATION" group:"Log"`
+
+	AdminAddr string `help:"Serve /metrics, /healthz and /readyz over HTTP at host:port. There is no password. Default: they are not served." placeholder:"ADDR" group:"Log"`
 
 	PprofAddr string `help:"Serve profiles of the running program over HTTP at host:port, under /debug/pprof/, for go tool pprof. Loopback addresses only: there is no password, and who asks keeps the server busy. Default: they are not served." placeholder:"ADDR" group:"Log"`
 
@@ -119,6 +123,7 @@ func (c *Config) Validate() error {
 	}{
 		{"protected-mode", &c.ProtectedMode, []string{"yes", "no"}},
 		{"durability", &c.Durability, []string{"none", "interval", "strict"}},
+		{"fail", &c.Fail, command.FailModes},
 		{"log-format", &c.LogFormat, []string{"text", "json"}},
 		{"log-level", &c.LogLevel, []string{"debug", "info", "warn", "error"}},
 	} {
@@ -144,6 +149,11 @@ func (c *Config) Validate() error {
 	}
 	if err := c.checkCluster(); err != nil {
 		return err
+	}
+	if c.AdminAddr != "" {
+		if err := checkHostPort(c.AdminAddr); err != nil {
+			return bad("admin-addr", "%v", err)
+		}
 	}
 	if err := checkPprofAddr(c.PprofAddr); err != nil {
 		return bad("pprof-addr", "%v", err)

@@ -7,12 +7,14 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/stint-dev/stint/engine"
 	"github.com/stint-dev/stint/persist"
 	"github.com/stint-dev/stint/server"
+	"github.com/stint-dev/stint/server/command"
 )
 
 // Time limits of an ordered stop. Together they stay below stopLimit, after
@@ -109,6 +111,12 @@ func (p *process) operate(w *watch, r *reloader, m *manager, cfg *Config, with s
 		return 0, errors.Join(listenError(err, "addr"), st.end(log))
 	}
 	announce(cfg, srv, ks, with, log)
+	operators, err := startAdmin(w.asked, cfg, srv, &st, log)
+	if err != nil {
+		_, stopped := shutdown(w.hurry, srv, &st, nil, log)
+		return 0, errors.Join(listenError(err, "admin-addr"), stopped)
+	}
+	defer operators.stop()
 
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve() }()
@@ -121,6 +129,7 @@ func (p *process) operate(w *watch, r *reloader, m *manager, cfg *Config, with s
 	case failure = <-st.fatal:
 	}
 	m.stopping()
+	operators.stopping()
 	return shutdown(w.hurry, srv, &st, failure, log)
 }
 
@@ -214,6 +223,7 @@ func (st *state) begin(ctx context.Context, cfg *Config, with secrets, ks *engin
 	}
 	if st.node != nil {
 		part := raftPart{st.node.group, cfg}
+		conf.Fail = command.FailMode(slices.Index(command.FailModes, cfg.Fail))
 		conf.Store, conf.Cluster, conf.Tester, conf.File = st.node.group, part, part, persist.LogFileName
 	}
 	srv, err := server.New(conf)

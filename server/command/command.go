@@ -114,7 +114,8 @@ type Ctx struct {
 	DB   uint8       // database the connection has selected
 	W    resp.Writer // takes exactly one reply
 
-	Debug bool // commands for tests are allowed
+	Debug bool      // commands for tests are allowed
+	share *Fallback // not nil: decides by a share of each limit
 
 	// The bucket's limit that was read last in this batch, and from what.
 	capacity, rate []byte

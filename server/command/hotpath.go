@@ -74,6 +74,8 @@ type Executor struct {
 	// Debug allows DEBUG STAMP.
 	Debug bool
 
+	share *Fallback
+
 	// A Ctx goes through a function value and so cannot stay on the stack:
 	// the pool spares an allocation for each batch.
 	pool sync.Pool
@@ -89,7 +91,7 @@ func (e *Executor) Execute(tx *engine.Tx, requests []store.Request, out []byte) 
 	if c == nil {
 		c = new(Ctx)
 	}
-	c.Tx, c.W.B, c.Debug = tx, out, e.Debug
+	c.Tx, c.W.B, c.Debug, c.share = tx, out, e.Debug, e.share
 	ahead := 0 // requests before it have been announced, if there is a use for it
 	for i := range requests {
 		if i >= ahead && i+1 < len(requests) {
@@ -149,6 +151,9 @@ func throttle(c *Ctx) {
 		if cost, opts, ok = c.tail(c.Args[4:], optModes); !ok {
 			return
 		}
+	}
+	if c.share != nil {
+		l = c.share.bucket(c, limit.KindBucket, l)
 	}
 	c.decision(c.Tx.Throttle(c.Args[1], l, cost, opts.mode()))
 }

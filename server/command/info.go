@@ -289,6 +289,11 @@ func infoCluster(w *infoWriter, s *Server) {
 	if s.Cluster == nil {
 		return
 	}
+	w.line("fail_mode", s.Fallback.Mode)
+	w.line("fail_mode_active", truth(s.Fallback.Active()))
+	for i, name := range FailModes {
+		w.line("failed_decisions_"+name, s.Fallback.Answered[i].Load())
+	}
 	w.line("commands_not_decided", s.Undecided.NotApplied.Load())
 	w.line("commands_indeterminate", s.Undecided.Unknown.Load())
 	status := s.Cluster.Status()

@@ -181,6 +181,9 @@ func leak(c *Ctx) {
 	if !ok {
 		return
 	}
+	if c.share != nil {
+		l = c.share.bucket(c, limit.KindLeak, l)
+	}
 	c.decision(c.Tx.Leak(c.Args[1], l, cost, opts.mode()))
 }
 
@@ -240,6 +243,9 @@ func clThrottle(c *Ctx) {
 	if l.Check() != nil {
 		c.W.Error(ErrFillSeconds(c.Args[2], c.Args[3], c.Args[4]))
 		return
+	}
+	if c.share != nil {
+		l = c.share.bucket(c, limit.KindBucket, l)
 	}
 	r, err := c.Tx.Throttle(c.Args[1], l, quantity, limit.Consume)
 	if err != nil {

@@ -26,6 +26,9 @@ type Server struct {
 	Config   Config
 	Counters Counters
 
+	// Fallback answers what cannot be decided.
+	Fallback Fallback
+
 	// Undecided counts commands without a decision.
 	Undecided struct {
 		NotApplied atomic.Int64 // answered CLUSTERDOWN

@@ -46,5 +46,8 @@ func window(c *Ctx) {
 		c.W.Error(ErrLogLimit(c.Args[2]))
 		return
 	}
+	if c.share != nil {
+		l = c.share.window(c, kind, l)
+	}
 	c.decision(c.Tx.Window(kind, c.Args[1], l, cost, opts.mode()))
 }

@@ -49,19 +49,40 @@ func (p *pipeline) cut() bool { return p.items >= cutItems || p.bytes >= cutByte
 // undecided appends the replies to a batch that was not decided.
 func (s *Session) undecided(b *store.Batch) []byte {
 	out := b.Out
-	if b.Outcome == store.NotApplied && !s.pipe.applied {
-		s.server.Undecided.NotApplied.Add(int64(len(b.Requests)))
-		s.pipe.down = command.ErrDown(b.Why)
-		for i := range b.Requests {
-			out = s.appendFailure(out, b.Requests[i].Cmd, s.pipe.down)
-		}
-		return out
+	if b.Outcome == store.NotApplied {
+		return s.notApplied(b, out)
 	}
 	s.server.Undecided.Unknown.Add(int64(len(b.Requests)))
 	s.pipe.applied = true
 	line := command.ErrIndeterminate(b.Why)
 	for i := range b.Requests {
 		out = s.appendFailure(out, b.Requests[i].Cmd, line)
+	}
+	return out
+}
+
+// notApplied appends the replies to a batch that surely was not applied: decisions
+// are answered by the failure mode, all else by an error. After CLUSTERDOWN nothing
+// of the pipeline is run; where it must not be said any more, because something of
+// the pipeline may have been applied before, it is INDETERMINATE.
+func (s *Session) notApplied(b *store.Batch, out []byte) []byte {
+	f := &s.server.Fallback
+	line := command.ErrDown(b.Why)
+	if s.pipe.applied {
+		line = command.ErrIndeterminate(b.Why)
+	}
+	for i := range b.Requests {
+		r := b.Requests[i]
+		s.server.Undecided.NotApplied.Add(1)
+		if s.pipe.down == "" && f.Takes(r.Cmd) {
+			out = f.Answer(r, b.Why, out)
+			continue
+		}
+		f.Failed(b.Why)
+		out = s.appendFailure(out, r.Cmd, line)
+		if !s.pipe.applied {
+			s.pipe.down = line
+		}
 	}
 	return out
 }

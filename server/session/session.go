@@ -295,6 +295,7 @@ func (s *Session) runBatch(w *work, requests []store.Request, out []byte) []byte
 	}
 	if b.Outcome == store.Decided {
 		s.pipe.applied = true
+		s.server.Fallback.End()
 	} else {
 		b.Out = s.undecided(b)
 	}

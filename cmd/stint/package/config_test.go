@@ -81,7 +81,7 @@ func TestTheServerTakesTheExample(t *testing.T) {
 		args []string
 	}{
 		"as it is": {text, nil},
-		"with all it has": {uncommented, []string{"--addr", "tls:127.0.0.1:0", "--requirepass-file", password, "--tls-cert", tls, "--tls-key", tls, "--tls-ca", tls, "--pprof-addr", "127.0.0.1:0",
+		"with all it has": {uncommented, []string{"--addr", "tls:127.0.0.1:0", "--requirepass-file", password, "--tls-cert", tls, "--tls-key", tls, "--tls-ca", tls, "--pprof-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
 			"--durability", "strict", "--raft-addr", "127.0.0.1:0", "--raft-tls-cert", tls, "--raft-tls-key", tls, "--raft-tls-ca", tls}},
 		"with a slip":      {text + "\nmax-cleints: 1\n", nil},
 		"with a bad value": {text + "\nmax-clients: many\n", nil},
