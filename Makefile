@@ -12,7 +12,7 @@ ARGS        ?=
 REF         ?= HEAD
 TARGETS     ?=
 
-.PHONY: help build run cluster test test-slow check fuzz bench bench-check bench-compare pgo soak docs dist clean
+.PHONY: help build run cluster test test-slow check fuzz bench bench-check bench-compare bench-cluster pgo soak docs dist clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ bench-check: ## Say goal, figure and, where it is missed, the reason, of the new
 
 bench-compare: ## Measure the server here beside that of another commit: REF=main
 	go run ./bench compare -ref $(REF) $(ARGS)
+
+bench-cluster: ## Measure one strict node and three beside Redis, and how long a killed leader is missed, about 10 minutes
+	go run ./bench cluster $(ARGS)
 
 pgo: ## Profile the server under load, for the compiler: cmd/stint/default.pgo
 	go run ./bench profile $(ARGS)

@@ -7,6 +7,7 @@
 //	go run ./bench check             goal, figure and reason of the newest result
 //	go run ./bench chart             its chart once more
 //	go run ./bench compare -ref main the server of another commit beside the one here
+//	go run ./bench cluster           strict nodes, and what a killed leader costs
 //	go run ./bench soak -d 10m       full load for a long time: what grows?
 //	go run ./bench profile           the profile that the server is compiled by
 //	go run ./bench load -addr 127.0.0.1:6390 -P 16 THROTTLE k:__rand_int__ 10 20 1
@@ -56,6 +57,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 			return runLoad(ctx, args[1:], out, progress)
 		case "compare":
 			return runCompare(ctx, args[1:], out, progress)
+		case "cluster":
+			return runCluster(ctx, args[1:], out, progress)
 		case "soak":
 			return runSoak(ctx, args[1:], out, progress)
 		case "profile":
