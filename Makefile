@@ -12,6 +12,11 @@ ARGS        ?=
 REF         ?= HEAD
 TARGETS     ?=
 
+# Of make cluster: its folder, and its ports without their last digit.
+CLUSTER_DIR  ?= stint-cluster
+CLUSTER_PORT ?= 639
+RAFT_PORT    ?= 739
+
 .PHONY: help build run cluster test test-slow check fuzz bench bench-check bench-compare bench-cluster pgo soak docs dist clean
 
 help: ## List the targets
@@ -25,24 +30,23 @@ run: build ## Build and run the server on port 6390; ARGS='--addr …' for more
 	@echo "To try it: redis-cli -p 6390 THROTTLE user:42 10 100/m    (Ctrl-C stops the server)"
 	@exec ./bin/stint $(ARGS)
 
-# Three nodes with folders of their own below ./stint-cluster; they keep what they
-# have decided from one start to the next.
+# The nodes keep what they have decided, from one start to the next.
 cluster: build ## Build and run a cluster of three nodes on this machine, client ports 6391 to 6393
 	@trap 'kill $$(jobs -p) 2>/dev/null; wait' EXIT; trap 'exit 0' INT TERM; \
-	join=127.0.0.1:7391,127.0.0.1:7392,127.0.0.1:7393; mkdir -p stint-cluster; \
+	p=$(CLUSTER_PORT) r=127.0.0.1:$(RAFT_PORT); mkdir -p $(CLUSTER_DIR); \
 	for i in 1 2 3; do \
-	  ./bin/stint --addr 127.0.0.1:639$$i --dir stint-cluster/n$$i --node-id n$$i --raft-addr 127.0.0.1:739$$i \
-	    --join $$join --bootstrap-expect 3 $(ARGS) 2>stint-cluster/n$$i.log & \
+	  ./bin/stint --addr 127.0.0.1:$$p$$i --dir $(CLUSTER_DIR)/n$$i --node-id n$$i --raft-addr $$r$$i \
+	    --join $${r}1,$${r}2,$${r}3 --bootstrap-expect 3 $(ARGS) 2>$(CLUSTER_DIR)/n$$i.log & \
 	done; \
-	tries=0; until ./bin/stint status --addr 127.0.0.1:6391 >/dev/null 2>&1; do \
-	  tries=$$((tries + 1)); if [ $$tries -gt 150 ]; then cat stint-cluster/*.log; exit 1; fi; sleep 0.1; \
+	tries=0; until ./bin/stint status --addr 127.0.0.1:$${p}1 >/dev/null 2>&1; do \
+	  tries=$$((tries + 1)); if [ $$tries -gt 150 ]; then cat $(CLUSTER_DIR)/*.log; exit 1; fi; sleep 0.1; \
 	done; \
-	./bin/stint status --addr 127.0.0.1:6391; \
-	echo; echo "To try it, on any node:   redis-cli -p 6391 THROTTLE user:42 10 100/m"; \
-	echo "                          redis-cli -p 6393 THROTTLE user:42 10 100/m"; \
-	echo "Who leads:                redis-cli -p 6392 RAFT LEADER"; \
-	echo "To see it survive, kill the leader:  pkill -9 -f 'addr 127.0.0.1:639N '  and go on with another port"; \
-	echo "Logs are in stint-cluster/*.log; Ctrl-C stops all three; rm -r stint-cluster forgets all."; \
+	./bin/stint status --addr 127.0.0.1:$${p}1; echo; \
+	echo "To try it, on any node:  redis-cli -p $${p}1 THROTTLE user:42 10 100/m"; \
+	echo "                         redis-cli -p $${p}3 THROTTLE user:42 10 100/m"; \
+	echo "Who leads:               redis-cli -p $${p}2 RAFT LEADER"; \
+	echo "To kill node 1:          pkill -9 -f 'addr 127.0.0.1:$${p}1 '"; \
+	echo "Logs are in $(CLUSTER_DIR)/*.log. Ctrl-C stops all three; rm -r $(CLUSTER_DIR) forgets everything."; \
 	wait
 
 test: ## Run all tests; Go alone, less than 5 minutes on 2 cores

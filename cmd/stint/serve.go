@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -135,6 +136,9 @@ func (p *process) operate(w *watch, r *reloader, m *manager, cfg *Config, with s
 
 // load locks the folder and loads its state, or returns early when ctx ends.
 func (p *process) load(ctx context.Context, cfg *Config, ks *engine.Keyspace, log *slog.Logger) (*persist.State, error) {
+	if _, raftLog, err := persist.Holds(cfg.stateDir()); err == nil && raftLog {
+		return nil, fmt.Errorf("the folder %s is that of a node with durability strict: start it with --durability strict, or choose another folder with --dir", cfg.stateDir())
+	}
 	st, err := persist.Open(cfg.stateDir(), persist.Options{
 		Interval: time.Duration(cfg.Interval), Logger: log, Version: buildVersion(),
 	})
