@@ -24,9 +24,6 @@ var nodeName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // clustered says whether this node meets others.
 func (c *Config) clustered() bool { return c.RaftAddr != "" }
 
-// strict says whether answers wait for the disk, and, in a cluster, for a majority.
-func (c *Config) strict() bool { return c.Durability == "strict" }
-
 // advertised is the address at which other nodes reach this one.
 func (c *Config) advertised() string {
 	if c.RaftAdvertise != "" {

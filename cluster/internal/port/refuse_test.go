@@ -59,11 +59,10 @@ func TestWhoIsNotMeantOrOfAnotherClusterIsRefused(t *testing.T) {
 					t.Error("a call was served all the same")
 				}
 			}
-			s, err := a.Layer("a").Dial("", time.Second)
-			if err == nil {
+			if _, err := a.Layer("a").Dial("", time.Second); err == nil {
 				t.Fatal("an address is needed")
 			}
-			s, err = a.Layer("a").Dial(raftAddress(addr, c.to), patience)
+			s, err := a.Layer("a").Dial(raftAddress(addr, c.to), patience)
 			if c.raft == 0 {
 				if err != nil {
 					t.Fatalf("the stream must be let in: %v", err)

@@ -21,11 +21,12 @@ func (p *Port) serve(h Hello, s *stream) {
 	in.shut()
 	close(done)
 	_ = s.Close()
-	if err != nil && !errors.Is(err, net.ErrClosed) {
+	if !errors.Is(err, net.ErrClosed) {
 		p.o.Log.Debug("a connection for calls has ended", "node", h.From, "remote", s.RemoteAddr(), "error", err)
 	}
 }
 
+// read returns why there is nothing more to read; it is never nil.
 func (p *Port) read(h Hello, c net.Conn, in *inbound) error {
 	frames := &frameReader{r: c, most: p.o.MaxFrame, give: true}
 	checked := p.o.Self()
