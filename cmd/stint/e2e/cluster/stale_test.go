@@ -1,0 +1,101 @@
+//go:build unix
+
+package cluster
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestADeposedLeaderDoesNotReadFromItsPast is the hardest case for a leader that
+// has changed nothing and must find out whether it still leads.
+func TestADeposedLeaderDoesNotReadFromItsPast(t *testing.T) {
+	c := startPatient(t, mustProgram(t))
+	tries := 1
+	if long {
+		tries = 5
+	}
+	for i := range tries {
+		for _, w := range c.staleRead(i) {
+			t.Error(w)
+		}
+	}
+}
+
+// startPatient starts a cluster whose first node believes for long that it leads
+// when it hears nothing, while the others elect another one soon.
+func startPatient(t *testing.T, program string, env ...string) *cluster {
+	return startCluster(t, program, func(i int, n *node) {
+		n.env = env
+		if i == 0 {
+			n.waits = 10 * electionTimeout
+		}
+	})
+}
+
+// staleRead has the first node lead, holds back the answers to what it sends, cuts
+// it off, has the others elect another leader and take units there, and then asks
+// the first one. The answers reach it behind that question: they were sent before
+// it, and prove nothing about now.
+func (c *cluster) staleRead(i int) (wrong []string) {
+	c.t.Helper()
+	on := &subject{key: fmt.Sprintf("stale-%d", i), kind: bucket, capacity: 100, count: 1, period: int64(time.Hour)}
+	old := c.nodes[0]
+	eventually(c.t, patience, "the first node leads", func() bool {
+		c.upright()
+		if c.leader() == old {
+			return true
+		}
+		_, _ = old.ask("RAFT", "TRANSFER", old.name)
+		return false
+	})
+	w, v := &wire{addr: old.addr}, &wire{}
+	defer w.close()
+	defer func() { v.close() }()
+	if !await(patience, func() bool { _, o, _ := w.do(callTimeout, on.command(take, 1)); return o == decided }) {
+		c.t.Fatalf("the leader decides nothing in %v", patience)
+	}
+	for _, n := range c.followers(old) {
+		c.mesh.set(n.name, old.name, fate{held: true})
+	}
+	during(electionTimeout / 2) // something is sent to each
+	for _, n := range c.followers(old) {
+		c.mesh.set(old.name, n.name, fate{held: true})
+	}
+	var next *node
+	eventually(c.t, patience, "another node leads", func() bool {
+		for _, n := range c.followers(old) {
+			if n.info()["state"] == "leader" {
+				next = n
+			}
+		}
+		return next != nil
+	})
+	v.addr = next.addr
+	if !await(patience, func() bool { _, o, _ := v.do(callTimeout, on.command(take, 5)); return o == decided }) {
+		c.t.Fatalf("the new leader decides nothing in %v", patience)
+	}
+	if state := old.info()["state"]; state != "leader" {
+		c.t.Errorf("the old leader is a %s already: this proves nothing", state)
+	}
+	if _, err := w.send(10*time.Second, on.command(peek, 1)); err != nil {
+		c.t.Fatal(err)
+	}
+	during(electionTimeout / 20) // it is asked whether it leads
+	for _, n := range c.followers(old) {
+		c.mesh.set(n.name, old.name, fate{})
+	}
+	replies, o, err := w.receive(1)
+	c.repair()
+	c.ready()
+	if o != decided {
+		c.t.Logf("the old leader says: %v", err)
+		return nil
+	}
+	five, _ := replies[0].([]any)
+	if len(five) != 5 || five[2].(int64) > 94 {
+		return []string{fmt.Sprintf("node %s answered %v from before it was deposed; at least 6 of 100 units were taken when it was asked", old.name, replies[0])}
+	}
+	return nil
+}
