@@ -207,6 +207,25 @@ func (c *cluster) must(args ...string) {
 	}
 }
 
+// clock has all nodes, those that are started later too, decide at a time that
+// stands still, unix ns; 0: at the real one. All nodes must run.
+func (c *cluster) clock(ns int64) {
+	c.t.Helper()
+	at := "REAL"
+	if ns != 0 {
+		at = strconv.FormatInt(ns, 10)
+	}
+	for _, n := range c.nodes {
+		if _, err := n.ask("DEBUG", "CLOCK", at); err != nil {
+			c.t.Fatalf("node %s: DEBUG CLOCK %s: %v", n.name, at, err)
+		}
+		n.args = slices.DeleteFunc(n.args, func(a string) bool { return strings.HasPrefix(a, "--debug-clock=") })
+		if ns != 0 {
+			n.args = append(n.args, "--debug-clock="+at)
+		}
+	}
+}
+
 // converged waits until all nodes have applied the same entries and compares
 // their states by the hash.
 func (c *cluster) converged() {

@@ -12,9 +12,11 @@ package cluster
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -45,6 +47,9 @@ var program = sync.OnceValues(func() (string, error) {
 
 // build builds the server under a name, with further arguments for the compiler.
 func build(name string, args ...string) (string, error) {
+	if err := watchSources(); err != nil {
+		return "", err
+	}
 	path := filepath.Join(builds, name)
 	args = append([]string{"build", "-o", path}, args...)
 	if os.Getenv("STINT_TEST_RACE") != "" {
@@ -54,6 +59,23 @@ func build(name string, args ...string) (string, error) {
 		return "", fmt.Errorf("the server cannot be built: %w\n%s", err, out)
 	}
 	return path, nil
+}
+
+// watchSources looks at every source file, so that go test sees that the result of
+// these tests depends on them, and does not show an old one.
+func watchSources() error {
+	return filepath.WalkDir("../../../..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && d.Name() == ".git":
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		_, err = os.Stat(path)
+		return err
+	})
 }
 
 // mustProgram is program, or the end of the test.

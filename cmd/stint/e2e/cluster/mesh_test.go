@@ -35,9 +35,10 @@ type way struct{ from, to string }
 
 // fate is what happens to bytes on a way.
 type fate struct {
-	held  bool          // they wait until that is over, and arrive then
-	lost  bool          // they are gone; connections that have lost some end when it is over
-	delay time.Duration // they arrive so much later
+	held     bool          // they wait until that is over, and arrive then
+	requests bool          // held and lost are for what is no answer only
+	lost     bool          // they are gone; connections that have lost some end when it is over
+	delay    time.Duration // they arrive so much later
 }
 
 func newMesh(t *testing.T) *mesh {
@@ -170,8 +171,8 @@ func (m *mesh) carry(near net.Conn, to, target string) {
 	}
 	m.mu.Unlock()
 	var pumps sync.WaitGroup
-	pumps.Go(func() { m.pump(s, way{from, to}, near, far, hello) })
-	pumps.Go(func() { m.pump(s, way{to, from}, far, near, nil) })
+	pumps.Go(func() { m.pump(s, way{from, to}, false, near, far, hello) })
+	pumps.Go(func() { m.pump(s, way{to, from}, true, far, near, nil) })
 	pumps.Wait()
 	s.end()
 	m.mu.Lock()
@@ -201,16 +202,17 @@ type chunk struct {
 	due  time.Time
 }
 
-// pump carries bytes of one direction, first those of hello.
-func (m *mesh) pump(s *span, w way, src, dst net.Conn, hello []byte) {
+// pump carries bytes of one direction, first those of hello; answer says that it
+// is from whom the connection was made to.
+func (m *mesh) pump(s *span, w way, answer bool, src, dst net.Conn, hello []byte) {
 	queue := make(chan chunk, 1<<10)
 	m.wg.Go(func() {
 		defer s.end()
 		for c := range queue {
-			if !m.await(s, w, c.due) {
+			if !m.await(s, w, answer, c.due) {
 				return
 			}
-			if m.lose(s, w) {
+			if m.lose(s, w, answer) {
 				continue
 			}
 			if _, err := dst.Write(c.data); err != nil {
@@ -244,7 +246,7 @@ func (m *mesh) fate(w way) fate {
 
 // await waits until bytes of a way may arrive, and returns false if the
 // connection has ended before.
-func (m *mesh) await(s *span, w way, due time.Time) bool {
+func (m *mesh) await(s *span, w way, answer bool, due time.Time) bool {
 	if wait := time.Until(due); wait > 0 {
 		select {
 		case <-time.After(wait):
@@ -254,9 +256,9 @@ func (m *mesh) await(s *span, w way, due time.Time) bool {
 	}
 	for {
 		m.mu.Lock()
-		held, changed := m.fates[w].held, m.changed
+		f, changed := m.fates[w], m.changed
 		m.mu.Unlock()
-		if !held {
+		if !f.held || f.requests && answer {
 			return true
 		}
 		select {
@@ -268,10 +270,11 @@ func (m *mesh) await(s *span, w way, due time.Time) bool {
 }
 
 // lose says whether bytes of a way are lost now.
-func (m *mesh) lose(s *span, w way) bool {
+func (m *mesh) lose(s *span, w way, answer bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	lost := m.fates[w].lost
+	f := m.fates[w]
+	lost := f.lost && !(f.requests && answer)
 	s.torn = s.torn || lost
 	return lost
 }

@@ -92,6 +92,18 @@ func TestHeldBytesArriveWhenTheyAreReleased(t *testing.T) {
 	hear(t, c, "again")
 }
 
+func TestAnswersCanPassAlone(t *testing.T) {
+	m := newMesh(t)
+	m.door(t, "n1", echo(t))
+	c := visit(t, m.door(t, "n2", echo(t)))
+	m.set("n2", "n1", fate{held: true, requests: true})
+	say(t, c, "request")
+	hear(t, c, "request")
+	m.set("n1", "n2", fate{held: true, requests: true})
+	say(t, c, "request")
+	silent(t, c)
+}
+
 func TestAConnectionThatHasLostBytesEndsWhenTheWayIsFree(t *testing.T) {
 	m := newMesh(t)
 	m.door(t, "n1", echo(t))
