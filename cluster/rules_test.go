@@ -35,7 +35,9 @@ func taking(f *fsm, term, n uint64) []byte {
 }
 
 func used(f *fsm) int64 {
-	info, _ := f.ks.Begin(1e18).Inspect([]byte("k"))
+	tx := f.ks.Begin(1e18)
+	defer tx.End()
+	info, _ := tx.Inspect([]byte("k"))
 	return info.Used
 }
 
