@@ -17,7 +17,7 @@ import (
 // ErrDamaged: then the keyspace has some of the effects, and must not be used.
 func (ks *Keyspace) Apply(now int64, effects []byte) error {
 	if now < 0 || now > limit.MaxTime {
-		return fmt.Errorf("%w: time %d", ErrDamaged, now)
+		return errApplied(now)
 	}
 	ks.Advance(now)
 	r := effectReader{b: effects, now: now}
@@ -42,6 +42,11 @@ func (ks *Keyspace) Apply(now int64, effects []byte) error {
 			return err
 		}
 	}
+}
+
+// errApplied is the error for a time that no overlay has.
+func errApplied(now int64) error {
+	return fmt.Errorf("%w: effects of time %d: it must be within 0 and %d", ErrDamaged, now, limit.MaxTime)
 }
 
 // apply writes one key of a shard, which is locked.
@@ -71,10 +76,6 @@ func (sh *shard) apply(ks *Keyspace, hash uint64, now int64, e *effect) error {
 	}
 	if e.v.Expiry() <= now {
 		return fmt.Errorf("%w: a value that has run out", ErrDamaged)
-	}
-	if ref != table.NoRef && v.Kind != e.v.Kind {
-		t.Delete(hash, ref, true)
-		ref = table.NoRef
 	}
 	return refusal(t.Put(hash, e.key, ref, &e.v))
 }

@@ -27,6 +27,8 @@ import (
 // Numbers are varints, unsigned but where said. now is the time of the decisions,
 // which is not part of the bytes. A bucket's effect takes some 10 bytes beyond its
 // key, and 9 more where its limit is the first of its kind in the batch.
+//
+// The bytes have no version of their own: whoever keeps them says which it is.
 const (
 	effectDelete = 0
 	effectFlush  = 1
@@ -37,6 +39,7 @@ const (
 	headDB    = 0x10
 	headLimit = 0x20
 	headAnew  = 0x40
+	headNone  = 0x80 // not in use
 )
 
 // effectWriter encodes effects.
@@ -165,7 +168,7 @@ func (r *effectReader) uint() int64 {
 func (r *effectReader) near(base int64) int64 {
 	d, n := binary.Varint(r.b)
 	x := base + d
-	if n <= 0 || x < 0 || (d > 0) != (x > base) && d != 0 {
+	if n <= 0 || x < 0 { // a sum that is too large is below 0 too
 		r.bad, r.b = true, nil
 		return 0
 	}
@@ -206,6 +209,9 @@ func (r *effectReader) next(e *effect) (ok bool, err error) {
 	}
 	head := r.byte()
 	*e = effect{op: head & headOp, anew: head&headAnew != 0}
+	if head&headNone != 0 || e.anew && e.op != effectLog {
+		return false, fmt.Errorf("%w: unknown flags of operation %d", ErrDamaged, e.op)
+	}
 	if head&headDB != 0 {
 		if r.db = r.byte(); r.db >= Databases {
 			return false, fmt.Errorf("%w: database %d", ErrDamaged, r.db)
@@ -255,13 +261,13 @@ var errEffect = fmt.Errorf("%w: an effect is cut short, or a number is too large
 // without the log.
 func (r *effectReader) log(e *effect) (ok bool, err error) {
 	drop, pop, count := r.uint(), r.uint(), r.uint()
-	if r.bad || drop > limit.MaxLogEntries || pop > limit.MaxLogEntries || count > int64(len(r.b)/2) {
+	if r.bad || drop > limit.MaxLogEntries || pop > limit.MaxLogEntries {
 		return false, errEffect
 	}
 	if err := limit.WindowLimitOf(e.v.Limit).Check(limit.KindLog); err != nil || e.v.Limit.B != 0 {
 		return false, fmt.Errorf("%w: the limit of a sliding log", ErrDamaged)
 	}
-	e.drop, e.pop, e.count = int(drop), int(pop), int(count)
+	e.drop, e.pop, e.count = int(drop), int(pop), int(count) // as many follow, or it is damaged
 	begin := r.b
 	for range count {
 		at, cost := r.near(r.now), r.uint()
@@ -271,4 +277,46 @@ func (r *effectReader) log(e *effect) (ok bool, err error) {
 	}
 	e.entries = begin[:len(begin)-len(r.b)]
 	return true, nil
+}
+
+// Effect is one effect as VisitEffects shows it.
+type Effect struct {
+	// Change says what happens to which key. Of a sliding log the Value has its
+	// kind and limit only: what happens to its entries is below.
+	Change
+
+	Anew      bool // a log that is stored is forgotten first
+	Drop, Pop int  // how many of its oldest and of its newest entries go
+	Added     int  // how many entries follow them
+}
+
+// VisitEffects decodes the effects that an Overlay at time now, unix ns, has
+// encoded and gives them to f in order, until f returns an error, which it
+// returns. It is for tools and tests: Apply needs none of it. f must keep neither
+// the Effect nor its Key. Damaged bytes give an error that wraps ErrDamaged.
+func VisitEffects(now int64, effects []byte, f func(*Effect) error) error {
+	if now < 0 || now > limit.MaxTime {
+		return errApplied(now)
+	}
+	r := effectReader{b: effects, now: now}
+	var e effect
+	for {
+		ok, err := r.next(&e)
+		if !ok {
+			return err
+		}
+		shown := Effect{Anew: e.anew, Drop: e.drop, Pop: e.pop, Added: e.count}
+		shown.Change = Change{Op: OpPut, DB: e.db, Key: e.key, Value: e.v}
+		switch e.op {
+		case effectFlush:
+			shown.Op = OpFlushDB
+		case effectDelete:
+			shown.Op = OpDelete
+		case effectLog:
+			shown.Value.Kind = limit.KindLog
+		}
+		if err := f(&shown); err != nil {
+			return err
+		}
+	}
 }

@@ -31,8 +31,9 @@ type Overlay struct {
 	size    int   // bytes that Append writes at most
 	grow    int64 // bytes that Apply will take, about
 
-	allowed, refused int64 // not yet counted
-	limits           map[limit.Params]uint64
+	limits map[limit.Params]uint64 // Append's, kept for their memory
+	views  []*limit.Log            // likewise; the first shown of them are in held
+	shown  int
 }
 
 // held is one key that was written.
@@ -41,16 +42,17 @@ type held struct {
 	key, end int         // in Overlay.keys
 	v        limit.Value // kind None: deleted. A log is a view of the committed one
 	db       uint8
-	anew     bool // of a log: what is committed does not count
+	anew     bool // of a log, else without meaning: what is committed does not count
 	lost     bool // flushed since, and not written again: no effect
 }
 
 // What a key and its record, and its place in the index, take at most in memory,
-// besides the bytes of the key; and what an effect takes besides those.
+// besides the bytes of the key; and what an effect takes besides those, of a log
+// too: an overlay has one time, so what is new in a log is an entry of that time,
+// and before it at most the newest of the old ones with a part taken off.
 const (
 	recordBytes = 64
 	effectBytes = 64
-	entryBytes  = 20
 )
 
 // NewOverlay makes an empty overlay.
@@ -63,7 +65,6 @@ func (ks *Keyspace) NewOverlay() *Overlay {
 // this time. It does not advance the latest seen; Apply does. Scan and Count of
 // the transaction look at what is committed only.
 func (o *Overlay) Begin(now int64) *Tx {
-	o.tally()
 	o.empty()
 	o.tx = Tx{b: o, ks: o.ks, now: min(max(now, o.ks.Latest(), 0), limit.MaxTime)}
 	return &o.tx
@@ -78,38 +79,38 @@ func (o *Overlay) Writes() uint64 { return o.writes }
 // Size is how many bytes Append writes at most.
 func (o *Overlay) Size() int { return o.size }
 
-// keptHeld is how many keys the memory of an overlay is kept for.
-const keptHeld = 1 << 16
+// keptHeld is how many keys, and keptFew how many limits and sliding logs, the
+// memory of an overlay is kept for.
+const (
+	keptHeld = 1 << 16
+	keptFew  = 1 << 10
+)
 
 func (o *Overlay) empty() {
 	if cap(o.held) > keptHeld || cap(o.keys) > keptHeld*64 {
 		o.held, o.keys, o.index = nil, nil, make([]int32, 64)
 	} else {
-		clear(o.held) // views of logs
 		clear(o.index)
+	}
+	if len(o.limits) > keptFew {
+		o.limits = make(map[limit.Params]uint64)
+	}
+	if len(o.views) > keptFew {
+		o.views, o.shown = nil, 0
+		clear(o.held)
+	}
+	for ; o.shown > 0; o.shown-- {
+		// Committed logs must not be kept in memory by views of them.
+		(*limit.Log)(nil).View(o.views[o.shown-1])
 	}
 	o.held, o.keys = o.held[:0], o.keys[:0]
 	o.flushed = [Databases]bool{}
 	o.writes, o.size, o.grow, o.at = 0, 0, 0, -1
 }
 
-// tally adds the decisions to the keyspace's counters.
-func (o *Overlay) tally() {
-	if o.allowed|o.refused == 0 {
-		return
-	}
-	sh := &o.ks.shards[0]
-	sh.mu.Lock()
-	sh.allowed += o.allowed
-	sh.refused += o.refused
-	sh.mu.Unlock()
-	o.allowed, o.refused = 0, 0
-}
-
 // Append encodes the effects of all that was held back, in the order in which the
 // keys were first written. It writes nothing if there are none.
 func (o *Overlay) Append(dst []byte) []byte {
-	o.tally()
 	clear(o.limits)
 	w := effectWriter{dst: dst, now: o.tx.now, limits: o.limits}
 	for db, f := range o.flushed {
@@ -150,10 +151,7 @@ func (o *Overlay) hold(tx *Tx, key []byte) *held {
 	o.writes++
 	if o.at >= 0 {
 		h := &o.held[o.at]
-		if h.lost {
-			h.lost = false
-			o.size += effectBytes + len(key)
-		}
+		h.lost = false
 		return h
 	}
 	if 2*len(o.held) >= len(o.index) {
@@ -214,8 +212,7 @@ func (o *Overlay) put(tx *Tx, key []byte) error {
 	}
 	v := tx.v
 	v.Log = nil
-	h := o.hold(tx, key)
-	h.v, h.anew = v, false
+	o.hold(tx, key).v = v
 	return nil
 }
 
@@ -227,12 +224,22 @@ func (o *Overlay) putLog(tx *Tx, key []byte, p limit.Params, c limit.LogChange) 
 	if !o.found || h.v.Kind != limit.KindLog {
 		// The first change to it, or to what has run out meanwhile.
 		h.anew = !o.found
-		h.v = limit.Value{Kind: limit.KindLog, Log: tx.v.Log.View()}
+		h.v = limit.Value{Kind: limit.KindLog, Log: o.view(tx.v.Log)}
 	}
 	h.v.Limit = p
 	h.v.Log.Apply(c)
-	o.size += entryBytes
 	return nil
+}
+
+// view makes a view of a committed log, nil for none.
+func (o *Overlay) view(g *limit.Log) *limit.Log {
+	if o.shown == len(o.views) {
+		o.views = append(o.views, new(limit.Log))
+	}
+	v := o.views[o.shown]
+	o.shown++
+	g.View(v)
+	return v
 }
 
 // afford takes the memory that a write will need when it is applied, before
@@ -268,16 +275,18 @@ func (o *Overlay) stored(tx *Tx, key []byte) bool {
 func (o *Overlay) relieve(*Tx) bool { return o.ks.relieve(o.ks.Latest()) }
 
 func (o *Overlay) remove(tx *Tx, key []byte) {
-	h := o.hold(tx, key)
-	h.v, h.anew = limit.Value{}, false
+	o.hold(tx, key).v = limit.Value{}
 }
 
 func (o *Overlay) count(allowed bool) {
+	sh := o.ks.shardOf(o.hash)
+	sh.mu.Lock()
 	if allowed {
-		o.allowed++
+		sh.allowed++
 	} else {
-		o.refused++
+		sh.refused++
 	}
+	sh.mu.Unlock()
 }
 
 func (o *Overlay) release() {}
@@ -291,7 +300,7 @@ func (o *Overlay) flush(first, last int) {
 	}
 	for i := range o.held {
 		if h := &o.held[i]; int(h.db) >= first && int(h.db) <= last {
-			h.v, h.anew, h.lost = limit.Value{}, false, true
+			h.v, h.lost = limit.Value{}, true
 		}
 	}
 	o.at = -1

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -73,13 +72,7 @@ func TestVectorsThroughTheOverlay(t *testing.T) {
 						tx = r.o.Begin(s.At)
 						now = tx.Now()
 					}
-					got, err := json.Marshal(command(t, tx, s.Cmd))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if want := string(s.Reply); string(got) != want && want[0] != '{' {
-						t.Fatalf("%s, step %d: %q at %d replied %s, want %s", v.Name, i, s.Cmd, s.At, got, want)
-					}
+					v.stepOn(t, tx, i)
 				}
 				r.commit(t, now)
 				if a, b := hashOfState(t, r.leader), hashOfState(t, r.replica); a != b {
@@ -90,24 +83,48 @@ func TestVectorsThroughTheOverlay(t *testing.T) {
 	}
 }
 
+var randomKeys = []string{"a", "b", "c", "d"}
+
+// inspect is all that a transaction tells of a key without deciding on it.
+func inspect(tx *Tx, key string) string {
+	defer tx.End()
+	i, ok := tx.Inspect([]byte(key))
+	at, live := tx.Expiry([]byte(key))
+	if !live {
+		at = 0
+	}
+	return fmt.Sprintf("%+v %v %d %v", i, ok, at, live)
+}
+
 // randomCommand makes a command of any kind on one of a few keys.
 func randomCommand(t *rapid.T) []string {
-	key := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")
+	key := rapid.SampledFrom(randomKeys).Draw(t, "key")
 	cost := fmt.Sprint(rapid.IntRange(0, 6).Draw(t, "cost"))
 	capacity := fmt.Sprint(rapid.SampledFrom([]int{3, 5, 10}).Draw(t, "capacity"))
+	period := rapid.SampledFrom([]string{"1s", "1s", "1s", "2s", "500ms"}).Draw(t, "period")
 	mode := rapid.SampledFrom([]string{"", "", "", "PEEK", "FORCE"}).Draw(t, "mode")
 	var args []string
-	switch rapid.IntRange(0, 6).Draw(t, "command") {
+	switch rapid.IntRange(0, 9).Draw(t, "command") {
 	case 0:
-		args = []string{"THROTTLE", key, capacity, "7/s", cost}
+		if mode == "PEEK" {
+			mode = "ATMOST"
+		}
+		args = []string{"THROTTLE", key, capacity, "7/" + period, cost}
 	case 1:
-		args = []string{"WINDOW", key, capacity, "1s", cost, "FIXED"}
+		if mode == "FORCE" {
+			mode = ""
+		}
+		args = []string{"LEAK", key, capacity, "7/s", cost}
 	case 2:
-		args = []string{"WINDOW", key, capacity, "1s", cost, "SLIDING"}
-	case 3, 4:
-		args = []string{"WINDOW", key, capacity, "1s", cost, "LOG"}
-	case 5:
+		args = []string{"WINDOW", key, capacity, period, cost, "FIXED"}
+	case 3:
+		args = []string{"WINDOW", key, capacity, period, cost, "SLIDING"}
+	case 4, 5:
+		args = []string{"WINDOW", key, capacity, period, cost, "LOG"}
+	case 6, 7:
 		return []string{"REFUND", key, cost}
+	case 8:
+		return []string{"TYPE", key}
 	default:
 		return []string{"DEL", key}
 	}
@@ -132,9 +149,14 @@ func TestTheOverlayDecidesAsTheKeyspaceDoes(t *testing.T) {
 				d := direct.Begin(now)
 				d.Select(db)
 				tx.Select(db)
-				if rapid.IntRange(0, 20).Draw(rt, "flush") == 0 {
+				switch rapid.IntRange(0, 40).Draw(rt, "flush") {
+				case 0:
 					d.FlushDB()
 					tx.FlushDB()
+					continue
+				case 1:
+					d.FlushAll()
+					tx.FlushAll()
 					continue
 				}
 				c := randomCommand(rt)
@@ -142,9 +164,28 @@ func TestTheOverlayDecidesAsTheKeyspaceDoes(t *testing.T) {
 				if !reflect.DeepEqual(want, got) {
 					rt.Fatalf("%q at %d: held back %v, directly %v", c, now, got, want)
 				}
+				for _, key := range randomKeys {
+					if want, got := inspect(d, key), inspect(tx, key); want != got {
+						rt.Fatalf("%s after %q at %d: held back %s, directly %s", key, c, now, got, want)
+					}
+				}
 			}
 			r.commit(t, now)
 			direct.Advance(now)
+			for _, key := range randomKeys {
+				for db := range uint8(2) {
+					var is [3]string
+					for i, ks := range []*Keyspace{direct, r.leader, r.replica} {
+						tx := ks.Begin(now)
+						tx.Select(db)
+						is[i] = inspect(tx, key)
+						tx.End()
+					}
+					if is[1] != is[0] || is[2] != is[0] {
+						rt.Fatalf("%s of database %d: directly %s, leader %s, replica %s", key, db, is[0], is[1], is[2])
+					}
+				}
+			}
 			if rapid.Bool().Draw(rt, "sweep") {
 				for r.replica.Sweep(16) {
 				}
@@ -202,65 +243,6 @@ func TestAChangeOfALargeLogCostsItsChange(t *testing.T) {
 	}
 	if a, b := hashOfState(t, r.leader), hashOfState(t, r.replica); a != b {
 		t.Errorf("hashes %x and %x", a, b)
-	}
-}
-
-// TestTheOverlayDoesNotAllocate pins refusals, and writes once it is warm.
-func TestTheOverlayDoesNotAllocate(t *testing.T) {
-	ks := newKeyspace(t, Options{})
-	o := ks.NewOverlay()
-	l := limit.BucketLimit{Capacity: 1, Rate: rate(t, "1/d")}
-	keys := make([][]byte, 100)
-	for i := range keys {
-		keys[i] = fmt.Appendf(nil, "key %d", i)
-	}
-	buf := make([]byte, 0, 64<<10)
-	for name, commit := range map[string]bool{"writes": false, "refusals": true} {
-		run := func() {
-			tx := o.Begin(1e18)
-			for _, k := range keys {
-				_, _ = tx.Throttle(k, l, 1, limit.Consume)
-			}
-			buf = o.Append(buf[:0])
-		}
-		if run(); commit {
-			if err := ks.Apply(1e18, buf); err != nil {
-				t.Fatal(err)
-			}
-			if run(); len(buf) > 0 {
-				t.Error("refusals have effects")
-			}
-		}
-		if n := testing.AllocsPerRun(50, run); n > 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
-	}
-}
-
-// TestTheOverlayRefusesWhatDoesNotFit fails when a batch takes more memory than
-// there is, or when what is there already can no longer be decided on.
-func TestTheOverlayRefusesWhatDoesNotFit(t *testing.T) {
-	ks := newKeyspace(t, Options{MaxMemory: 1 << 20, Shards: 1})
-	o := ks.NewOverlay()
-	l := limit.BucketLimit{Capacity: 5, Rate: rate(t, "1/d")}
-	now, refused := int64(1e18), 0
-	for i := range 40_000 {
-		tx := o.Begin(now)
-		if _, err := tx.Throttle(fmt.Appendf(nil, "key %d", i), l, 1, limit.Consume); errors.Is(err, ErrOOM) {
-			refused++
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if err := ks.Apply(now, o.Append(nil)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if used := ks.Stats(now).Memory; refused == 0 || used > 1<<20+64<<10 {
-		t.Errorf("%d refused, %d bytes used", refused, used)
-	}
-	tx := o.Begin(now)
-	if r, err := tx.Throttle([]byte("key 0"), l, 1, limit.Consume); err != nil || r.Remaining != 3 {
-		t.Errorf("a bucket that is there: %+v, %v", r, err)
 	}
 }
 

@@ -55,6 +55,12 @@ func readVectors(t *testing.T, visit func(vector)) {
 // step runs step i of v and compares the reply.
 func (v *vector) step(t *testing.T, ks *Keyspace, i int) {
 	t.Helper()
+	v.stepOn(t, ks.Begin(v.Steps[i].At), i)
+}
+
+// stepOn is step with a transaction of the caller's.
+func (v *vector) stepOn(t *testing.T, tx *Tx, i int) {
+	t.Helper()
 	s := v.Steps[i]
 	want := string(s.Reply)
 	if strings.HasPrefix(want, "{") {
@@ -63,7 +69,7 @@ func (v *vector) step(t *testing.T, ks *Keyspace, i int) {
 			t.Fatalf("%s: unknown error %s", v.Name, s.Reply)
 		}
 	}
-	got, err := json.Marshal(command(t, ks.Begin(s.At), s.Cmd))
+	got, err := json.Marshal(command(t, tx, s.Cmd))
 	if err != nil {
 		t.Fatal(err)
 	}

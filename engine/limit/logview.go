@@ -1,18 +1,19 @@
 package limit
 
-// View is the log as it is now, to be changed without changing this one: it
-// shares the ring, and keeps what is new to itself, so that it costs the changes
-// made to it, not the size of the log. This log must not change while the view is
-// used. A nil Log has an empty view.
-func (g *Log) View() *Log {
+// View makes of v, which is new or an older view, a view of the log: the log as it
+// is now, to be changed without changing this one. It shares the ring, and keeps
+// what is new to itself, so that it costs the changes made to it, not the size of
+// the log. This log must not be a view, and must not change while v is used. The
+// view of a nil Log is empty.
+func (g *Log) View(v *Log) {
 	if g == nil {
-		return &Log{of: new(Log)}
+		g = &noLog
 	}
-	v := *g
-	v.of = g
-	v.tail = append([]LogEntry(nil), g.tail...) // of a view's view
-	return &v
+	*v = Log{ring: g.ring, head: g.head, n: g.n, base: g.base, of: g, tail: v.tail[:0]}
 }
+
+// noLog is what views of nil Logs are of. It is never written.
+var noLog Log
 
 // applyToView is Apply for a view.
 func (g *Log) applyToView(c LogChange) {
@@ -23,9 +24,9 @@ func (g *Log) applyToView(c LogChange) {
 			g.tail = g.tail[c.Drop-shared:]
 		}
 		g.n -= c.Drop
-		if g.head += min(c.Drop, shared); len(g.ring) > 0 && g.head >= len(g.ring) {
-			g.head -= len(g.ring)
-		}
+		// Without going around: from the difference Changed knows what has gone, and
+		// no shared entry is more than one turn of the ring away.
+		g.head += c.Drop
 	}
 	g.pop(c.Pop)
 	if c.Trim > 0 {
@@ -70,9 +71,6 @@ func (g *Log) Changed() (drop, pop, kept int) {
 		return g.of.n, 0, 0
 	}
 	drop = g.head - g.of.head
-	if drop < 0 {
-		drop += len(g.ring)
-	}
 	return drop, g.of.n - drop - kept, kept
 }
 
