@@ -100,9 +100,13 @@ func TestACallerThatFallsSilentIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		_, _ = io.Copy(io.Discard, c) // beats, until the end
+		got, _ := io.Copy(io.Discard, c)
 		if took := time.Since(start); took != 3*silence {
 			t.Errorf("it took %v", took)
+		}
+		// Until then b has said every second that it is alive itself.
+		if beats := got / frameHead; beats < int64(3*silence/beatEvery)-1 {
+			t.Errorf("%d beats in %v", beats, 3*silence)
 		}
 		synctest.Wait()
 		if s := b.Stats(); s.CallsIn != 0 {
