@@ -37,6 +37,25 @@ func TestACallIsAnsweredByWhoIsMeant(t *testing.T) {
 	}
 }
 
+func TestAReplyStaysAsItIs(t *testing.T) {
+	_, addr := open(t, Options{Self: self("c", "b.2")})
+	a, _ := open(t, Options{})
+	var replies [100]string
+	var kept [100][]byte
+	for i := range kept {
+		replies[i] = strings.Repeat(fmt.Sprint(i), 500)
+		var err error
+		if kept[i], err = a.Call(t.Context(), addr, "b.2", 1, []byte(replies[i])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range kept {
+		if string(kept[i]) != replies[i] {
+			t.Errorf("reply %d was written over", i)
+		}
+	}
+}
+
 func TestManyCallsShareOneConnectionInOrder(t *testing.T) {
 	const calls = 5000
 	var mu sync.Mutex
@@ -175,8 +194,10 @@ func TestACallThatWasNotWrittenCanBeTakenBack(t *testing.T) {
 	if got[1].reply != "first" || got[3].reply != "third" || len(seen) != 2 {
 		t.Errorf("the others: %+v, %d were served", got, len(seen))
 	}
-	if _, err := a.Call(ctx, addr, "b.2", 1, nil); !errors.Is(err, ErrNotSent) || len(seen) != 2 {
-		t.Errorf("a call whose time was over before it began: %v", err)
+	for range 100 {
+		if _, err := a.Call(ctx, addr, "b.2", 1, nil); !errors.Is(err, ErrNotSent) || len(seen) != 2 {
+			t.Fatalf("a call whose time was over before it began: %v", err)
+		}
 	}
 }
 

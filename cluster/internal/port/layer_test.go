@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -212,6 +213,52 @@ func TestClosingTheLayerEndsRaftAndNotThePort(t *testing.T) {
 	if _, err := again.Dial(raftAddress(aAddr, "a.1"), patience); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Dial of a closed layer: %v", err)
 	}
+}
+
+// The time for the handshake is none for what follows.
+func TestAStreamMayBeSilent(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, n *pipes) {
+		b := netPort(t, n, "b", Options{Self: self("c", "b.2")})
+		b.SetRaft(true)
+		layer := b.Layer("b")
+		out, err := netPort(t, n, "a", Options{}).Layer("a").Dial("b#b.2", time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := layer.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		for _, c := range [][2]net.Conn{{out, in}, {in, out}} {
+			go func() { _, _ = c[0].Write([]byte("x")) }()
+			if _, err := c[1].Read(make([]byte, 1)); err != nil {
+				t.Errorf("after an hour: %v", err)
+			}
+		}
+		_, _ = in.Close(), out.Close()
+	})
+}
+
+func TestClosingTheLayerEndsAnAcceptThatWaits(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, n *pipes) {
+		layer := netPort(t, n, "b", Options{}).Layer("b")
+		var err error
+		ended := make(chan struct{})
+		go func() {
+			_, err = layer.Accept()
+			close(ended)
+		}()
+		synctest.Wait()
+		_ = layer.Close()
+		select {
+		case <-ended:
+		case <-time.After(time.Second):
+		}
+		if !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Accept: %v", err)
+		}
+	})
 }
 
 func TestClosingThePortEndsAccept(t *testing.T) {

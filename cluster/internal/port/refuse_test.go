@@ -166,32 +166,31 @@ func isTimeout(err error) bool {
 }
 
 func TestWhoHoldsConnectionsOpenKeepsNobodyOut(t *testing.T) {
-	b, addr := open(t, Options{Self: self("c", "b.2")})
-	a, _ := open(t, Options{})
-	var idle []net.Conn
-	defer func() {
+	inVirtualTime(t, func(t *testing.T, n *pipes) {
+		b := netPort(t, n, "b", Options{Self: self("c", "b.2")})
+		a := netPort(t, n, "a", Options{})
+		start := time.Now()
+		var idle []net.Conn
+		for range maxStrangers + 20 {
+			c, err := n.dial(t.Context(), "b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle = append(idle, c)
+		}
+		if _, err := a.Call(t.Context(), "b", "b.2", 1, nil); err != nil {
+			t.Errorf("a node must get in all the same: %v", err)
+		}
+		if s := b.Stats(); s.Refused["crowd"] != 21 || s.Strangers != maxStrangers-1 {
+			t.Errorf("%d have made room, and %d are there", s.Refused["crowd"], s.Strangers)
+		}
+		if _, err := idle[20].Read(make([]byte, 1)); err == nil || time.Since(start) > 0 {
+			t.Errorf("the oldest must make room at once, not after %v", time.Since(start))
+		}
 		for _, c := range idle {
 			_ = c.Close()
 		}
-	}()
-	for range maxStrangers + 20 {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		idle = append(idle, c)
-	}
-	if _, err := a.Call(t.Context(), addr, "b.2", 1, nil); err != nil {
-		t.Errorf("a node must get in all the same: %v", err)
-	}
-	s := b.Stats()
-	if s.Refused["crowd"] < 20 || s.Strangers > maxStrangers {
-		t.Errorf("%d have made room, and %d are there", s.Refused["crowd"], s.Strangers)
-	}
-	_ = idle[0].SetReadDeadline(time.Now().Add(patience))
-	if _, err := idle[0].Read(make([]byte, 1)); isTimeout(err) {
-		t.Error("the oldest must make room")
-	}
+	})
 }
 
 func TestTLSLetsInOnlyWhoIsTrusted(t *testing.T) {
