@@ -27,6 +27,7 @@ func (p *Port) serve(h Hello, s *stream) {
 }
 
 // read returns why there is nothing more to read; it is never nil.
+// read returns why it has ended.
 func (p *Port) read(h Hello, c net.Conn, in *inbound) error {
 	frames := &frameReader{r: c, most: p.o.MaxFrame, give: true}
 	checked := p.o.Self()
