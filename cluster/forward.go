@@ -40,6 +40,10 @@ func (g *Group) send(t *ticket, r route) {
 // forwarded takes the leader's answer.
 func (g *Group) forwarded(t *ticket, reply []byte, err error) {
 	switch {
+	case errors.Is(err, port.ErrNotSent) && errors.Is(err, port.ErrTooLarge):
+		if t.finish(pending, store.NotApplied, whyTooLarge) {
+			g.count.notApplied.Add(1)
+		}
 	case errors.Is(err, port.ErrNotSent):
 		// The leader cannot be reached, but was not asked: the batch waits for
 		// another one, or for this one to come back.

@@ -39,6 +39,10 @@ type portCloser interface{ Close() error }
 // soloAddr stands for the address of a node without a Raft port.
 const soloAddr = "local"
 
+// mostForwarded bounds a forwarded batch, and the replies to one, bytes: about what
+// a client may ask for.
+const mostForwarded = 64 << 20
+
 // Bounds of the search for a cluster.
 const (
 	probeEvery   = 250 * time.Millisecond
@@ -98,7 +102,8 @@ func (g *Group) openPort() error {
 		Serve: func(h port.Hello, kind uint8, payload []byte, reply func([]byte)) {
 			g.serveCall(kind, payload, reply)
 		},
-		Log: g.log,
+		MaxFrame: mostForwarded,
+		Log:      g.log,
 	})
 	g.cfg.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider: addresses{g},

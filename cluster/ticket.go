@@ -69,6 +69,7 @@ const (
 	whyStopped   = "this node is stopping"
 	whyForwarded = "the node it was sent to is no longer the leader"
 	whyBusy      = "too much waits for a decision"
+	whyTooLarge  = "it is too large to be sent to the leader: ask the leader itself"
 	whyPanic     = "the command has failed: this is a fault of the program"
 )
 
