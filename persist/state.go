@@ -24,7 +24,8 @@
 // methods of a Flusher may be called from any. Backup and Inspect are for
 // files that no server uses.
 //
-// This package is not for the log or the snapshots of a cluster.
+// For a node of a cluster there are a Log and Snapshots instead, which Raft uses,
+// and LockDir for the folder they are in. They know nothing of what is in them.
 package persist
 
 import (
@@ -379,22 +380,26 @@ func drop(tx *bolt.Tx, h *header) error {
 	return nil
 }
 
-// abandon lets go of a database after a failure. bbolt's Close would wait for
-// a transaction that broke down in a panic for ever, so it is tried from the
-// side, and the file, with its lock, is closed in any case.
+// abandon lets go of the database after a failure.
 func (st *State) abandon() {
 	db, file := st.db, st.file
 	st.db, st.file, st.tx = nil, nil, 0
-	if db == nil {
-		return
+	if db != nil {
+		abandon(db.Close, file)
 	}
+}
+
+// abandon closes a database that may have broken down, and in any case its file,
+// with its lock. bbolt's Close would wait for a transaction that broke down in a
+// panic for ever, so it is tried from the side.
+func abandon(shut func() error, file *os.File) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
 		var err error
 		defer trap(&err)
 		debug.SetPanicOnFault(true)
-		_ = db.Close()
+		_ = shut()
 	}()
 	t := time.NewTimer(openTimeout)
 	defer t.Stop()

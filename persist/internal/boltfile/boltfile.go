@@ -8,7 +8,7 @@
 // package, and bbolt opens a file, to write, only after a Scan of it passed.
 //
 // What is checked: both meta pages with their checksums, the type, number,
-// length and order of every page and element reached, that no page is reached
+// length, place and order of every page and element reached, that no page is reached
 // twice, which also bounds the time, and that the list of free pages, if the
 // file has one, names none that is in use. What is in the values is the
 // business of the caller. A File may be used by one goroutine at a time.

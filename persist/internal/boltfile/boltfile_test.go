@@ -382,3 +382,42 @@ func FuzzScan(f *testing.F) {
 		_, _ = content(c)
 	})
 }
+
+// TestALostElementIsNoticed: a count that is too small would drop the last keys of
+// a page without a trace.
+func TestALostElementIsNoticed(t *testing.T) {
+	for _, name := range []string{"many keys", "large values", "many buckets"} {
+		b, _ := build(t, 12, false, shapes[name])
+		f := opened(t, b)
+		want, _ := content(b)
+		pages := 0
+		for id := uint64(2); id < f.pages; id++ {
+			page := b[id*uint64(f.pageSize):]
+			if flags := native.Uint16(page[8:]); native.Uint64(page) != id || flags != flagLeaf && flags != flagBranch {
+				continue
+			}
+			count := native.Uint16(page[10:])
+			for _, wrong := range []uint16{count - 1, count / 2, 0} {
+				if wrong >= count {
+					continue
+				}
+				c := bytes.Clone(b)
+				native.PutUint16(c[id*uint64(f.pageSize)+10:], wrong)
+				got, err := content(c)
+				switch {
+				case errors.Is(err, ErrDamaged):
+					pages++
+				case err != nil || len(got) != len(want):
+					// Only a page that is in no tree may say what it likes, and one
+					// that says it is empty.
+					if wrong > 0 {
+						t.Fatalf("%s: page %d with %d of %d elements: %d keys of %d, %v", name, id, wrong, count, len(got), len(want), err)
+					}
+				}
+			}
+		}
+		if pages == 0 {
+			t.Errorf("%s: no page was tried", name)
+		}
+	}
+}

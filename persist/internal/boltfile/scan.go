@@ -67,6 +67,10 @@ func (s *scan) tree(id uint64, depth int, b bounds) error {
 		return err
 	}
 	if !p.branch {
+		if p.count == 0 && b.low != nil {
+			// Only a bucket without keys has such a page, as its root.
+			return fmt.Errorf("%w: %s: a leaf without elements below a branch", ErrDamaged, p.name)
+		}
 		return s.leaf(p, depth, b)
 	}
 	if p.count == 0 {
@@ -171,9 +175,18 @@ func (s *scan) open(name string, h [headerSize]byte, off, size int64, depth int)
 func (s *scan) branchElement(p page, i int, dst []byte) (key []byte, child uint64, err error) {
 	at := headerSize + i*elementSize
 	e := p.head[at:]
-	key, err = s.key(p, int64(at)+int64(native.Uint32(e)), native.Uint32(e[4:]), 0, dst)
+	pos := int64(at) + int64(native.Uint32(e))
+	if i == 0 && pos != p.content() {
+		return nil, 0, fmt.Errorf("%w: %s: its number of elements is wrong", ErrDamaged, p.name)
+	}
+	key, err = s.key(p, pos, native.Uint32(e[4:]), 0, dst)
 	return key, native.Uint64(e[8:]), err
 }
+
+// content is where the keys and values of a page begin: bbolt puts them right
+// after the elements, one after the other. A wrong count, with which the last
+// elements would be lost without a trace, is noticed by that.
+func (p page) content() int64 { return int64(headerSize + p.count*elementSize) }
 
 // key reads the key at pos of the page, after it checked that the key and a
 // value of vsize bytes lie between the elements and the end of the page.
@@ -181,7 +194,7 @@ func (s *scan) key(p page, pos int64, ksize, vsize uint32, dst []byte) ([]byte, 
 	if ksize == 0 || ksize > maxKey {
 		return nil, fmt.Errorf("%w: %s: a key of %d bytes", ErrDamaged, p.name, ksize)
 	}
-	if pos < int64(headerSize+p.count*elementSize) || pos+int64(ksize)+int64(vsize) > p.size {
+	if pos < p.content() || pos+int64(ksize)+int64(vsize) > p.size {
 		return nil, fmt.Errorf("%w: %s: an element lies outside", ErrDamaged, p.name)
 	}
 	dst = dst[:ksize]
@@ -195,11 +208,16 @@ func (s *scan) key(p page, pos int64, ksize, vsize uint32, dst []byte) ([]byte, 
 
 func (s *scan) leaf(p page, depth int, b bounds) error {
 	var last []byte
+	next := p.content()
 	for i := range p.count {
 		at := headerSize + i*elementSize
 		e := p.head[at:]
 		flags, ksize, vsize := native.Uint32(e), native.Uint32(e[8:]), native.Uint32(e[12:])
 		pos := int64(at) + int64(native.Uint32(e[4:]))
+		if pos != next {
+			return fmt.Errorf("%w: %s: element %d of %d is not where the one before ends", ErrDamaged, p.name, i, p.count)
+		}
+		next += int64(ksize) + int64(vsize)
 		key, err := s.key(p, pos, ksize, vsize, s.keys[depth][i%2][:0])
 		if err != nil {
 			return err
