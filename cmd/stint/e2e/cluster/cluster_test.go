@@ -63,8 +63,10 @@ func (c *cluster) doors() (all []string) {
 	return all
 }
 
-func (c *cluster) names() (all []string) {
-	for _, n := range c.nodes {
+func (c *cluster) names() []string { return names(c.nodes) }
+
+func names(nodes []*node) (all []string) {
+	for _, n := range nodes {
 		all = append(all, n.name)
 	}
 	return all

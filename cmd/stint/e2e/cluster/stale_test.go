@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -18,7 +19,7 @@ func TestADeposedLeaderDoesNotReadFromItsPast(t *testing.T) {
 	}
 	proved := 0
 	for i := 0; i < 4*tries && proved < tries; i++ {
-		wrong, asked := c.staleRead(i)
+		wrong, asked := c.staleRead(i, nil)
 		if asked {
 			proved++
 		}
@@ -46,11 +47,13 @@ func startPatient(t *testing.T, program string, env ...string) *cluster {
 // it off, has the others elect another leader and take units there, and then asks
 // the first one. The answers, and they alone, reach it behind that question: they
 // were sent before it, and prove nothing about now. asked is false if it knew already
-// that it leads no more.
-func (c *cluster) staleRead(i int) (wrong []string, asked bool) {
+// that it leads no more. guest, if not nil, has no vote: it stays reachable all the
+// time, and its answers prove nothing either.
+func (c *cluster) staleRead(i int, guest *node) (wrong []string, asked bool) {
 	c.t.Helper()
 	on := &subject{key: fmt.Sprintf("stale-%d", i), kind: bucket, capacity: 100, count: 1, period: int64(time.Hour)}
 	old := c.nodes[0]
+	rest := slices.DeleteFunc(c.followers(old), func(n *node) bool { return n == guest })
 	eventually(c.t, patience, "the first node leads", func() bool {
 		c.upright()
 		if c.leader() == old {
@@ -67,16 +70,19 @@ func (c *cluster) staleRead(i int) (wrong []string, asked bool) {
 	if !await(patience, func() bool { _, o, _ := w.do(callTimeout, on.command(take, 1)); return o == decided }) {
 		c.t.Fatalf("the leader decides nothing in %v", patience)
 	}
-	for _, n := range c.followers(old) {
+	for _, n := range rest {
 		c.mesh.set(n.name, old.name, fate{held: true})
 	}
 	during(electionTimeout / 2) // something is sent to each
-	for _, n := range c.followers(old) {
+	for _, n := range rest {
 		c.mesh.set(old.name, n.name, fate{held: true})
+	}
+	if guest != nil {
+		c.mesh.isolate(guest.name, names(rest)...)
 	}
 	var next *node
 	eventually(c.t, patience, "another node leads", func() bool {
-		for _, n := range c.followers(old) {
+		for _, n := range rest {
 			if n.info()["state"] == "leader" {
 				next = n
 			}
@@ -97,7 +103,7 @@ func (c *cluster) staleRead(i int) (wrong []string, asked bool) {
 		c.t.Fatal(err)
 	}
 	during(electionTimeout / 20) // it is asked whether it leads
-	for _, n := range c.followers(old) {
+	for _, n := range rest {
 		c.mesh.set(n.name, old.name, fate{held: true, requests: true})
 	}
 	replies, o, err := w.receive(1)
