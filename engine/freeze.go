@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"math/bits"
 
 	"github.com/stint-dev/stint/engine/limit"
@@ -11,13 +12,18 @@ import (
 // ErrFrozen: there is an open view already.
 var ErrFrozen = errors.New("engine: the keyspace is frozen already")
 
-// frozenStep is how many places of a table are looked at under one hold of a
-// lock: about 10 µs.
-const frozenStep = 128
+// One hold of a lock looks at frozenStep places of a table, and at no more of them
+// once frozenBytes were encoded: some 20 µs. A larger hold is of one value that is
+// larger, a sliding log.
+const (
+	frozenStep  = 128
+	frozenBytes = 16 << 10
+)
 
 // Frozen is a view of all keys as they were at one instant, while decisions go on:
 // a key that is changed first saves its older value for the view. It belongs to
-// one goroutine.
+// one goroutine, which must Close it or walk to its end: there is no other view
+// before, and what is saved for it is kept until then.
 type Frozen struct {
 	ks     *Keyspace
 	latest int64
@@ -28,12 +34,14 @@ type Frozen struct {
 }
 
 // Freeze opens a view. It holds every shard's lock for some microseconds. There is
-// one view at a time, whatever else goes on; otherwise the error is ErrFrozen.
+// one view at a time, whatever else goes on; otherwise the error is ErrFrozen. Of
+// an Apply that is running the view may have a part: whoever wants all or nothing
+// of it keeps the two apart.
 func (ks *Keyspace) Freeze() (*Frozen, error) {
 	if !ks.viewing.CompareAndSwap(false, true) {
 		return nil, ErrFrozen
 	}
-	f := &Frozen{ks: ks}
+	f := &Frozen{ks: ks, parts: make([]part, 0, len(ks.shards))}
 	ks.lockAll()
 	defer ks.unlockAll()
 	f.latest = ks.Latest()
@@ -60,26 +68,28 @@ func (f *Frozen) Keys() int { return f.keys }
 // long (one large value may exceed that). It returns false at the end, when the
 // view is closed.
 func (f *Frozen) Append(dst []byte, max int) (out []byte, more bool) {
-	more = f.walk(
-		func() bool { return len(dst) < max },
+	more = f.walk(max,
+		func() int { return len(dst) },
 		func(db uint8, key []byte, v *limit.Value) { dst = appendPut(dst, db, key, v) },
 		func(db uint8, key, value []byte) { dst = append(appendHead(dst, OpPut, db, key), value...) },
 	)
 	return dst, more
 }
 
-// walk shows keys for as long as go on says so, and reports whether there are more.
-func (f *Frozen) walk(goOn func() bool, put func(db uint8, key []byte, v *limit.Value), saved func(db uint8, key, value []byte)) (more bool) {
+// walk shows keys until they make up max bytes, of which there are size, and
+// reports whether there are more.
+func (f *Frozen) walk(max int, size func() int, put func(db uint8, key []byte, v *limit.Value), saved func(db uint8, key, value []byte)) (more bool) {
 	for f.at < len(f.parts) {
-		if !goOn() {
+		if size() >= max {
 			return true
 		}
 		p := &f.parts[f.at]
 		showPut := func(key []byte, v *limit.Value) { f.keys++; put(p.db, key, v) }
 		showSaved := func(key, value []byte) { f.keys++; saved(p.db, key, value) }
 		p.sh.mu.Lock()
+		end := min(max, size()+frozenBytes)
 		more := true
-		for i := 0; i < frozenStep && more && (i == 0 || goOn()); i++ {
+		for i := 0; i < frozenStep && more && size() < end; i++ {
 			more = p.t.FrozenSome(1, showPut, showSaved)
 		}
 		p.sh.mu.Unlock()
@@ -93,12 +103,14 @@ func (f *Frozen) walk(goOn func() bool, put func(db uint8, key []byte, v *limit.
 }
 
 // Close ends the view, early or late; the Frozen is of no more use then. When it
-// is early it goes through what is left, without showing it.
+// is early it goes through what is left, without showing it: a step takes a lock for
+// some microseconds. It may be called again.
 func (f *Frozen) Close() {
 	if f.closed {
 		return
 	}
 	f.closed = true
+	// The flags of each table must be alike before the next view.
 	for ; f.at < len(f.parts); f.at++ {
 		p := &f.parts[f.at]
 		for more := true; more; {
@@ -116,14 +128,18 @@ func (f *Frozen) Close() {
 // however that came about: it depends on no order, no table and no seed. It is to
 // tell replicas apart that differ by a fault, not by an attack.
 func (f *Frozen) Hash() uint64 {
-	sum, buf := uint64(0), []byte(nil)
-	f.walk(
-		func() bool { return true },
+	sum, hashed, buf := uint64(0), 0, []byte(nil)
+	take := func(db uint8, key, value []byte) {
+		sum += hashOf(db, key, value)
+		hashed += len(key) + len(value)
+	}
+	f.walk(math.MaxInt,
+		func() int { return hashed },
 		func(db uint8, key []byte, v *limit.Value) {
 			buf = limit.AppendValue(buf[:0], v)
-			sum += hashOf(db, key, buf)
+			take(db, key, buf)
 		},
-		func(db uint8, key, value []byte) { sum += hashOf(db, key, value) },
+		take,
 	)
 	return mix(sum ^ mix(uint64(f.latest)) ^ uint64(f.keys))
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"testing"
 
@@ -281,93 +280,4 @@ func FuzzApply(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
-}
-
-// TestAFrozenViewIsOfOneInstant changes keys in every way while views are walked,
-// to their ends or not.
-func TestAFrozenViewIsOfOneInstant(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		track := rapid.Bool().Draw(rt, "track")
-		ks := newKeyspace(t, Options{Shards: 2, Track: track})
-		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
-		now := int64(1e18)
-		write := func() {
-			now += int64(rng.IntN(200_000_000))
-			tx := ks.Begin(now)
-			defer tx.End()
-			tx.Select(uint8(rng.IntN(2)))
-			key := []byte(fmt.Sprint("key ", rng.IntN(300)))
-			switch rng.IntN(24) {
-			case 0:
-				tx.Delete(key)
-			case 1, 2:
-				for ks.Sweep(2) {
-				}
-			case 3:
-				if rng.IntN(8) == 0 {
-					tx.FlushDB()
-				}
-			case 4:
-				if track && rng.IntN(3) == 0 {
-					drain(ks.Cut(), 500)
-				}
-			case 5, 6, 7:
-				_, _ = tx.Window(limit.KindLog, append(key, 'l'), limit.WindowLimit{Limit: 50, Period: 30e9}, 1, limit.Consume)
-			default:
-				_, _ = tx.Throttle(key, limit.BucketLimit{Capacity: 9, Rate: limit.Rate{Count: 1, Period: int64(1+rng.IntN(3)) * 5e9}}, 1, limit.Force)
-			}
-		}
-		for range rapid.IntRange(1, 5).Draw(rt, "views") {
-			for range rapid.IntRange(0, 400).Draw(rt, "before") {
-				write()
-			}
-			want := map[string]string{}
-			d := ks.Dump()
-			chunk, _ := d.Append(nil, 1<<30)
-			collect(t, chunk, want)
-			f, err := ks.Freeze()
-			if err != nil {
-				rt.Fatal(err)
-			}
-			if _, err := ks.Freeze(); !errors.Is(err, ErrFrozen) {
-				rt.Fatalf("a second view: %v", err)
-			}
-			early := rapid.IntRange(0, 3).Draw(rt, "early") == 0
-			got := map[string]string{}
-			for more := true; more; {
-				for range rng.IntN(20) {
-					write()
-				}
-				chunk, more = f.Append(nil, 1+rng.IntN(2000))
-				collect(t, chunk, got)
-				if early && rng.IntN(4) == 0 {
-					f.Close()
-					break
-				}
-			}
-			f.Close()
-			if early {
-				continue
-			}
-			if len(got) != f.Keys() || !reflect.DeepEqual(got, want) {
-				rt.Fatalf("the view has %d keys (it says %d), the state had %d", len(got), f.Keys(), len(want))
-			}
-		}
-	})
-}
-
-// collect puts the changes of a chunk into a map, and fails if one is there twice.
-func collect(t testing.TB, chunk []byte, into map[string]string) {
-	t.Helper()
-	err := VisitChunk(chunk, func(c *Change) error {
-		key := fmt.Sprint(c.DB, string(c.Key))
-		if _, twice := into[key]; twice {
-			t.Fatalf("%q is shown twice", key)
-		}
-		into[key] = string(limit.AppendValue(nil, &c.Value))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

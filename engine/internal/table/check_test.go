@@ -59,6 +59,9 @@ func (t *Table) check() error {
 				continue
 			}
 			used++
+			if f := &t.frozen; rec[offFlags]&flagFrozen != f.seen && (!f.on || i < f.page || i == f.page && at < f.slot) {
+				return fmt.Errorf("%x is not seen, and no walk will come to it", ref)
+			}
 			users[limitOf(rec)]++
 			var v limit.Value
 			t.read(rec, &v)
@@ -131,7 +134,7 @@ func (t *Table) check() error {
 			return fmt.Errorf("%d slots flagged %d, but %d refs listed", f, flag, l.n)
 		}
 	}
-	for _, l := range []*recordLog{&t.dirt.dead, &t.dirt.pending.dead, &t.dirt.pending.saved} {
+	for _, l := range []*recordLog{&t.dirt.dead, &t.dirt.pending.dead, &t.dirt.pending.saved, &t.frozen.saved} {
 		for c := l.head; c != nil; c = c.next {
 			bytes += cap(c.data) + logChunkBytes - logChunkRoom
 		}

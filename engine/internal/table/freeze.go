@@ -1,6 +1,10 @@
 package table
 
-import "github.com/stint-dev/stint/engine/limit"
+import (
+	"math"
+
+	"github.com/stint-dev/stint/engine/limit"
+)
 
 // A frozen view shows every record as it was when Freeze was called, while writes
 // go on. Who first changes or frees a record that the walk has not come to saves
@@ -21,8 +25,8 @@ type frozen struct {
 }
 
 // Freeze opens a view of the table as it is now; what has expired at latest (unix
-// ns) is not in it. It takes the same short time however much there is. Thaw or
-// a walk to the end closes it, and must come before the next.
+// ns) is not in it. It takes the same short time however much there is. The walk
+// with FrozenSome must come to its end before the next.
 func (t *Table) Freeze(latest int64) {
 	f := &t.frozen
 	if f.on {
@@ -51,12 +55,16 @@ func (t *Table) keep(rec []byte) {
 // FrozenSome shows records of the open view, looking at up to n places, and
 // reports whether there are more; at its end the view is closed. A record that
 // has changed since is shown to saved, with its value as limit.AppendValue wrote
-// it, any other to put; nil for both shows nothing. Each is shown once. Keys and
-// values are valid only during the call, and the table must not be used within.
+// it, any other to put. Each is shown once. Nil for both gives the view up: all that
+// is left to do is to come to the end. Keys and values are valid only during the
+// call, and the table must not be used within.
 func (t *Table) FrozenSome(n int, put func(key []byte, v *limit.Value), saved func(key, value []byte)) (more bool) {
 	f := &t.frozen
 	if !f.on {
 		return false
+	}
+	if put == nil {
+		f.latest = math.MaxInt64 // nothing more is saved
 	}
 	for ; n > 0; n-- {
 		if f.saved.n > 0 {

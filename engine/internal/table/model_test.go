@@ -48,6 +48,8 @@ type model struct {
 	scanning bool
 	cursor   uint64
 	awaited  map[string]bool // what the scan must show still
+
+	view view
 }
 
 type state struct {
@@ -365,6 +367,9 @@ func TestAgainstModel(t *testing.T) {
 					"sweepAll":     m.sweepAll,
 					"drain":        m.drain,
 					"drain on":     m.drain,
+					"view":         m.freeze,
+					"view on":      m.freeze,
+					"give up view": m.thaw,
 					"scan":         m.scan,
 					"scan on":      m.scan,
 					"load":         m.load,
@@ -393,6 +398,9 @@ func TestAgainstModel(t *testing.T) {
 					actions["remove many"] = m.removeMany
 				}
 				t.Repeat(actions)
+				if m.view.t != nil {
+					m.thaw(t)
+				}
 				m.sweepAll(t)
 				for k := range maps.Clone(m.live) {
 					m.remove(t, k)
