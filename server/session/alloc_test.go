@@ -18,7 +18,7 @@ func TestPipelineAllocatesNothing(t *testing.T) {
 		}
 		s.Command(ping, true)
 		s.Command(exists, true)
-		out, _, _ = s.Flush(out[:0])
+		out, _, _ = s.Flush(out[:0], false)
 	})
 	if n != 0 {
 		t.Errorf("%v allocations for a pipeline, want 0", n)

@@ -27,7 +27,7 @@ func TestRepliesOfAPipelineComeInPieces(t *testing.T) {
 	for more := true; more; calls++ {
 		var out []byte
 		var end error
-		if out, more, end = s.Flush([]byte("before")); end != nil {
+		if out, more, end = s.Flush([]byte("before"), false); end != nil {
 			t.Fatal(end)
 		}
 		got += strings.TrimPrefix(string(out), "before")
@@ -58,11 +58,11 @@ func TestFlushGetsOnWithAFullBuffer(t *testing.T) {
 	s.Command(words("PING"), true)
 	s.Command(words("PING"), true)
 	full := make([]byte, resp.FlushBytes)
-	out, more, end := s.Flush(full)
+	out, more, end := s.Flush(full, false)
 	if len(out) != len(full)+len("+PONG\r\n") || !more || end != nil {
 		t.Errorf("%d bytes, more %v, end %v", len(out), more, end)
 	}
-	out, more, end = s.Flush(nil)
+	out, more, end = s.Flush(nil, false)
 	if string(out) != "+PONG\r\n" || more || end != nil {
 		t.Errorf("then %q, more %v, end %v", out, more, end)
 	}
@@ -75,10 +75,10 @@ func TestEndComesWithTheLastPiece(t *testing.T) {
 		s.Command(words("EXISTS a"), true)
 		s.Command(words(last), true)
 		s.Command(words("EXISTS b"), true)
-		if _, more, end := s.Flush(nil); !more || end != nil {
+		if _, more, end := s.Flush(nil, false); !more || end != nil {
 			t.Errorf("%s: first more %v, end %v", last, more, end)
 		}
-		out, more, end := s.Flush(nil)
+		out, more, end := s.Flush(nil, false)
 		if !strings.HasPrefix(string(out), "+a db0 resp2\r\n") || more || end == nil || len(f.batches) != 1 {
 			t.Errorf("%s: then %q, more %v, end %v", last, out, more, end)
 		}
@@ -89,11 +89,11 @@ func TestSessionClosedBetweenPiecesRunsNothingMore(t *testing.T) {
 	s, f, _ := newSession("")
 	s.Command([][]byte{[]byte("ECHO"), make([]byte, resp.FlushBytes)}, true)
 	s.Command(words("EXISTS a"), true)
-	if _, more, _ := s.Flush(nil); !more {
+	if _, more, _ := s.Flush(nil, false); !more {
 		t.Fatal("all is run at once")
 	}
 	s.Closed()
-	if out, more, end := s.Flush(nil); len(out) != 0 || more || end == nil || len(f.batches) != 0 {
+	if out, more, end := s.Flush(nil, false); len(out) != 0 || more || end == nil || len(f.batches) != 0 {
 		t.Errorf("%q, more %v, end %v, batches %v", out, more, end, f.batches)
 	}
 	// Its memory goes to the next one, without anything left in it.
@@ -119,7 +119,7 @@ func TestOutputBoundIsOfOneReply(t *testing.T) {
 	for _, line := range lines {
 		s.Command(words(line), true)
 	}
-	out, more, end := s.Flush(nil)
+	out, more, end := s.Flush(nil, false)
 	var over interface{ OverOutput() bool }
 	if string(out) != "+0 db0 resp2\r\n+first db0 resp2\r\n" || more || !errors.As(end, &over) || !over.OverOutput() || len(f.batches) != 2 {
 		t.Errorf("a reply over the bound: %q, more %v, end %v", out, more, end)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/stint-dev/stint/engine/store"
@@ -12,18 +13,9 @@ import (
 // its first reply is CLUSTERDOWN, and nothing of it must have been applied then.
 type pipeline struct {
 	applied bool   // something of it may have been applied
+	cut     bool   // more of it may follow the batch at hand
 	down    string // the error that all that is left of it gets, unrun
-	items   int    // commands since the last end of a batch
-	bytes   int    // of them
 }
-
-// A transport hands over so much of a pipeline at a time, at most. A batch of
-// about this size may have been cut off from what follows. The bounds are below
-// the transport's, because the session sees the words only.
-const (
-	cutItems = 1000
-	cutBytes = 48 << 10
-)
 
 // errCut ends a connection whose pipeline was answered CLUSTERDOWN as far as it
 // was read: what follows must not be run.
@@ -31,20 +23,7 @@ var errCut = errors.New("no decision could be made, and the rest of the pipeline
 
 // begin is called before the first command of what has arrived together. It is the
 // beginning of a pipeline, unless the last batch was cut off from this.
-func (p *pipeline) begin() {
-	applied := p.applied && p.cut()
-	*p = pipeline{applied: applied}
-}
-
-func (p *pipeline) add(args [][]byte) {
-	p.items++
-	for _, a := range args {
-		p.bytes += len(a)
-	}
-}
-
-// cut says whether more of the pipeline may follow than has been seen.
-func (p *pipeline) cut() bool { return p.items >= cutItems || p.bytes >= cutBytes }
+func (p *pipeline) begin() { *p = pipeline{applied: p.applied && p.cut} }
 
 // undecided appends the replies to a batch that was not decided.
 func (s *Session) undecided(b *store.Batch) []byte {
@@ -92,5 +71,25 @@ func (s *Session) appendFailure(out []byte, cmd int32, line string) []byte {
 	before := len(out)
 	out = appendError(out, line)
 	s.server.Failed(cmd, out[before:])
+	return out
+}
+
+// downBegin is how a reply begins that says CLUSTERDOWN.
+var downBegin = []byte("-CLUSTERDOWN ")
+
+// ranConn keeps the rule of pipelines for a command that is not the store's, whose
+// reply is what out has from before on: those about the cluster may say CLUSTERDOWN
+// too, or may have changed something.
+func (s *Session) ranConn(cmd *command.Command, out []byte, before int) []byte {
+	reply := out[before:]
+	if !bytes.HasPrefix(reply, downBegin) {
+		s.pipe.applied = s.pipe.applied || cmd.Flags&command.Admin != 0
+		return out
+	}
+	why := string(bytes.TrimSuffix(reply[len(downBegin):], []byte("\r\n")))
+	if s.pipe.applied {
+		return appendError(out[:before], command.ErrIndeterminate(why))
+	}
+	s.pipe.down = "CLUSTERDOWN " + why
 	return out
 }

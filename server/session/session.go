@@ -166,7 +166,6 @@ func (s *Session) Command(args [][]byte, wait bool) (taken bool) {
 		s.work = works.Get().(*work)
 		s.pipe.begin()
 	}
-	s.pipe.add(args)
 	item := store.Request{Args: args, Cmd: refused}
 	if cmd != nil {
 		item.Cmd = cmd.Index()
@@ -192,8 +191,9 @@ func speaksHTTP(name []byte) bool {
 // the replies to out. Once out has resp.FlushBytes it stops and returns more:
 // it is to be called again when they are sent. end, if not nil, asks for the
 // connection to be closed once the replies are sent, and says why; it has a
-// method OverOutput if a reply was too large. Flush may wait for the store.
-func (s *Session) Flush(out []byte) (reply []byte, more bool, end error) {
+// method OverOutput if a reply was too large. cut says that more of the pipeline may
+// follow than was collected. Flush may wait for the store.
+func (s *Session) Flush(out []byte, cut bool) (reply []byte, more bool, end error) {
 	w := s.work
 	if w == nil {
 		return out, false, s.end
@@ -201,6 +201,7 @@ func (s *Session) Flush(out []byte) (reply []byte, more bool, end error) {
 	// Taken off first: after a panic in a command the memory is in an unknown
 	// state and must not be used again.
 	s.work = nil
+	s.pipe.cut = cut
 	out, end = s.run(w, out)
 	if end == nil && w.next < len(w.items) {
 		s.work = w
@@ -251,7 +252,7 @@ func (s *Session) run(w *work, out []byte) ([]byte, error) {
 		if s.conn.Closing {
 			return out, errQuit
 		}
-		if s.pipe.down != "" && w.next == len(w.items) && s.pipe.cut() {
+		if s.pipe.down != "" && w.next == len(w.items) && s.pipe.cut {
 			return out, errCut
 		}
 		if len(out) >= resp.FlushBytes {
@@ -311,6 +312,7 @@ func (s *Session) runConn(w *work, cmd *command.Command, args [][]byte, out []by
 	start, before := command.Ticks(), len(out)
 	s.conn.Begin(cmd.Index(), start)
 	cmd.Conn(&w.ctx)
+	w.ctx.W.B = s.ranConn(cmd, w.ctx.W.B, before)
 	s.server.ObserveConn(&s.conn, cmd, args, w.ctx.W.B[before:], start, command.Ticks())
 	return w.ctx.W.B
 }

@@ -58,7 +58,7 @@ func send(s *Session, lines ...string) (reply string, end bool) {
 // flush calls Flush until nothing is left to decide, as a transport does.
 func flush(s *Session, out []byte) (reply []byte, end bool) {
 	for {
-		step, more, why := s.Flush(out)
+		step, more, why := s.Flush(out, false)
 		if !more {
 			return step, why != nil
 		}
@@ -338,7 +338,7 @@ func TestSessionAfterAPanicInTheStoreTakesFreshMemory(t *testing.T) {
 				t.Fatal("the panic did not come through")
 			}
 		}()
-		_, _, _ = s.Flush(nil)
+		_, _, _ = s.Flush(nil, false)
 	}()
 	s.store = &fakeStore{}
 	if reply, _ := send(s, "EXISTS b"); reply != "+b db0 resp2\r\n" {

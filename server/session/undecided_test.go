@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -82,19 +81,62 @@ func TestWhatIsNotDecidedIsAnsweredSoThatItCanBeRetried(t *testing.T) {
 // TestAPipelineThatWasCutIsNotRunOn closes the connection: what follows belongs to
 // what was answered with CLUSTERDOWN.
 func TestAPipelineThatWasCutIsNotRunOn(t *testing.T) {
-	s, _, _ := fated(t, command.FailError, store.NotApplied)
-	var lines []string
-	for i := range 1024 {
-		lines = append(lines, fmt.Sprint("TTL k", i))
+	part := func(s *Session, cut bool, lines ...string) (string, bool) {
+		for _, line := range lines {
+			s.Command(words(line), true)
+		}
+		out, _, end := s.Flush(nil, cut)
+		return string(out), end != nil
 	}
-	if got, end := send(s, lines...); got != strings.Repeat(down, 1024) || !end {
-		t.Errorf("%d replies, end %v", strings.Count(got, "\r\n"), end)
+	s, _, _ := fated(t, command.FailError, store.NotApplied)
+	if got, end := part(s, true, "TTL a", "PING"); got != down+down || !end {
+		t.Errorf("a cut pipeline gets %q, end %v", got, end)
+	}
+	s, _, _ = fated(t, command.FailError, store.NotApplied)
+	if got, end := part(s, false, "TTL a", "PING"); got != down+down || end {
+		t.Errorf("a whole pipeline gets %q, end %v", got, end)
 	}
 	// A part that was applied makes the next part of the same pipeline unclear.
-	s, _, _ = fated(t, command.FailError, store.Decided, store.NotApplied)
-	send(s, lines...)
-	if got, _ := send(s, "TTL a"); got != unclear {
-		t.Errorf("the second part gets %q", got)
+	s, f, _ := fated(t, command.FailError, store.Decided, store.Decided, store.NotApplied)
+	part(s, true, "TTL a")
+	part(s, true, "TTL a")
+	if got, end := part(s, false, "TTL a"); got != unclear || end {
+		t.Errorf("the last part gets %q, end %v", got, end)
+	}
+	// The next pipeline is another one.
+	f.fates = []store.Outcome{store.NotApplied}
+	if got, _ := part(s, false, "TTL a"); got != down {
+		t.Errorf("the next pipeline gets %q", got)
+	}
+}
+
+// leaderless is a cluster that cannot be changed.
+type leaderless struct{ command.Cluster }
+
+func (leaderless) Snapshot() error       { return nil }
+func (leaderless) Transfer(string) error { return leaderless{} }
+func (leaderless) Error() string         { return "no leader" }
+func (leaderless) NotLeader() bool       { return true }
+
+// TestCommandsAboutTheClusterKeepTheRuleOfPipelines: their CLUSTERDOWN too is said
+// only if nothing was applied, and nothing is run after it.
+func TestCommandsAboutTheClusterKeepTheRuleOfPipelines(t *testing.T) {
+	const none = "-CLUSTERDOWN no decision can be made: no leader\r\n"
+	for _, c := range []struct {
+		lines []string
+		fate  store.Outcome
+		want  string
+		ran   int
+	}{
+		{[]string{"RAFT TRANSFER", "TTL a", "PING"}, store.Decided, none + none + none, 0},
+		{[]string{"TTL a", "RAFT TRANSFER", "TTL a"}, store.Decided, "+ran\r\n-INDETERMINATE outcome unknown: no decision can be made: no leader\r\n+ran\r\n", 2},
+		{[]string{"RAFT SNAPSHOT", "TTL a"}, store.NotApplied, "+OK\r\n" + unclear, 1},
+	} {
+		s, f, server := fated(t, command.FailError, c.fate)
+		server.Cluster = leaderless{}
+		if got, _ := send(s, c.lines...); got != c.want || f.ran != c.ran {
+			t.Errorf("%q: %q (%d run), want %q (%d run)", c.lines, got, f.ran, c.want, c.ran)
+		}
 	}
 }
 

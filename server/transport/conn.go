@@ -170,7 +170,10 @@ func (c *conn) round() (end bool) {
 		used, count, next, fault := c.collect(c.buf[c.r:c.w], true)
 		c.r += used
 		more := next == others
-		if count > 0 && !c.decide(count) {
+		// A full buffer may not hold all that was sent, and a part of a command
+		// is never sent alone.
+		cut := more || c.r < c.w || c.w == len(c.buf)
+		if count > 0 && !c.decide(count, cut) {
 			return true
 		}
 		if fault != nil {
@@ -191,11 +194,11 @@ func (c *conn) round() (end bool) {
 // decide has the session decide a batch of count commands, and writes replies
 // as often as it has enough of them. It fails when the connection is to be
 // closed.
-func (c *conn) decide(count int) bool {
+func (c *conn) decide(count int, cut bool) bool {
 	c.commands.Add(uint64(count))
 	c.batches.Add(1)
 	for {
-		out, more, end := c.sess.Flush(c.out)
+		out, more, end := c.sess.Flush(c.out, cut)
 		c.out = out
 		if !c.account() {
 			return false

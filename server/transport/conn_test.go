@@ -120,7 +120,7 @@ func TestCommandsDoNotAllocateOnTheirWay(t *testing.T) {
 type five struct{}
 
 func (five) Command([][]byte, bool) bool { return true }
-func (five) Flush(out []byte) ([]byte, bool, error) {
+func (five) Flush(out []byte, _ bool) ([]byte, bool, error) {
 	return append(out, "*5\r\n:1\r\n:2\r\n:3\r\n:4\r\n:5\r\n"...), false, nil
 }
 func (five) Authenticated() bool { return true }

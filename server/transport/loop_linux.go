@@ -208,7 +208,7 @@ func (l *loop) traffic(c *conn, data []byte) {
 				// The commands that are served here have small replies: those
 				// of a batch are not worth a write of their own.
 				var end error
-				if c.out, more, end = c.sess.Flush(c.out); end != nil {
+				if c.out, more, end = c.sess.Flush(c.out, n != nothing || len(in) > 0); end != nil {
 					c.ended(end)
 					l.release(c, nil, l.takeBack(c, start), true)
 					return

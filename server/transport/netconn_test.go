@@ -335,7 +335,7 @@ func TestAStopLosesNoReply(t *testing.T) {
 type count struct{ n int }
 
 func (c *count) Command([][]byte, bool) bool { c.n++; return true }
-func (c *count) Flush(out []byte) ([]byte, bool, error) {
+func (c *count) Flush(out []byte, _ bool) ([]byte, bool, error) {
 	for ; c.n > 0; c.n-- {
 		out = append(out, "+PONG\r\n"...)
 	}

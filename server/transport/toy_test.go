@@ -74,7 +74,7 @@ func (s *toy) Command(args [][]byte, wait bool) bool {
 	return true
 }
 
-func (s *toy) Flush(out []byte) ([]byte, bool, error) {
+func (s *toy) Flush(out []byte, _ bool) ([]byte, bool, error) {
 	s.flushes++
 	w := resp.Writer{B: out}
 	for len(s.pending) > 0 {

@@ -34,7 +34,8 @@ type Session interface {
 	Command(args [][]byte, wait bool) (taken bool)
 
 	// Flush decides what was collected, in order, and appends the replies to
-	// out. Once out has resp.FlushBytes or more it stops after the command at hand
+	// out. cut says that the client has sent, or may have sent, more in one go
+	// than was collected; it is the same in all calls for a batch. Once out has resp.FlushBytes or more it stops after the command at hand
 	// and returns more: the transport writes and calls again, with no command
 	// in between, so that a client that takes its replies may ask for any
 	// number, and one that does not is not worked for.
@@ -44,7 +45,7 @@ type Session interface {
 	// not looked at. An end with a method OverOutput that returns true says
 	// that a reply was too large to be sent. Flush may wait. It does not keep
 	// out.
-	Flush(out []byte) (reply []byte, more bool, end error)
+	Flush(out []byte, cut bool) (reply []byte, more bool, end error)
 
 	// Authenticated says whose bounds hold for the commands to come. It is
 	// asked after each batch: as long as it is false, a Flush follows every
