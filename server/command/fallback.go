@@ -3,6 +3,7 @@ package command
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/stint-dev/stint/engine"
 	"github.com/stint-dev/stint/engine/limit"
@@ -39,13 +40,13 @@ type Fallback struct {
 
 	Answered [4]atomic.Int64 // by mode
 	active   atomic.Bool
+	last     atomic.Int64 // when a decision could not be made last, unix ns
 
-	mu     sync.Mutex
-	since  int64 // answers before this outage
-	exec   *Executor
-	ks     *engine.Keyspace // of this outage
-	seeded map[string]bool
-	nodes  int64
+	mu    sync.Mutex
+	since int64 // answers before this outage
+	exec  *Executor
+	ks    *engine.Keyspace // of this outage
+	nodes int64
 }
 
 // Active says whether decisions are answered by a failure mode now.
@@ -61,26 +62,37 @@ func (f *Fallback) total() (n int64) {
 
 // begin notes that no decision can be made.
 func (f *Fallback) begin(why string) {
+	f.last.Store(f.Clock())
 	if f.active.Swap(true) {
 		return
 	}
 	f.mu.Lock()
 	f.since = f.total()
+	f.ks, f.exec = nil, nil // an answer may have come between the end and here
 	f.mu.Unlock()
 	if f.Changed != nil {
 		f.Changed(true, why, 0)
 	}
 }
 
-// End notes that decisions are made again. What was decided locally counts no
-// more. It costs a comparison while all is well.
+// calm is how long no decision may have failed before an outage is over, ns. Under
+// too much load some are made and others not: each of these moments by itself would
+// be a line in the log, and a fresh share of every limit.
+const calm = int64(time.Second)
+
+// End notes that a decision was made. When none has failed for a second the outage
+// is over, and what was decided locally counts no more. It costs a comparison while
+// all is well.
 func (f *Fallback) End() {
-	if !f.active.Load() || !f.active.Swap(false) {
+	if !f.active.Load() {
+		return
+	}
+	if since := f.Clock() - f.last.Load(); since >= 0 && since < calm || !f.active.Swap(false) {
 		return
 	}
 	f.mu.Lock()
 	answered := f.total() - f.since
-	f.ks, f.seeded, f.exec = nil, nil, nil
+	f.ks, f.exec = nil, nil
 	f.mu.Unlock()
 	if f.Changed != nil {
 		f.Changed(false, "", answered)
@@ -154,7 +166,7 @@ func (f *Fallback) local(r store.Request, out []byte) ([]byte, error) {
 		if err != nil {
 			return out, err
 		}
-		f.ks, f.seeded, f.exec, f.nodes = ks, map[string]bool{}, &Executor{share: f}, max(1, int64(f.Voters()))
+		f.ks, f.exec, f.nodes = ks, &Executor{share: f}, max(1, int64(f.Voters()))
 	}
 	tx := f.ks.Begin(f.Clock())
 	defer tx.End()
@@ -164,8 +176,8 @@ func (f *Fallback) local(r store.Request, out []byte) ([]byte, error) {
 // localMemory bounds what is decided locally in one outage, bytes.
 const localMemory = 256 << 20
 
-// bucket is the share of a bucket's limit. The first time the key is asked for in
-// this outage it begins with its share of what was used, as last agreed on.
+// bucket is the share of a bucket's limit. A key that this outage knows nothing of
+// begins with its share of what was used, as last agreed on.
 func (f *Fallback) bucket(c *Ctx, kind limit.Kind, l limit.BucketLimit) limit.BucketLimit {
 	l = l.Share(f.nodes)
 	if used := f.seed(c, kind); used > 0 {
@@ -188,13 +200,13 @@ func (f *Fallback) window(c *Ctx, kind limit.Kind, l limit.WindowLimit) limit.Wi
 	return l
 }
 
-// seed is the share of what the key has used, 0 if it was asked before.
+// seed is the share of what the key has used, 0 if there is a local state already.
+// That is full again only when what it began with has run out everywhere: a share
+// refills by its share of the rate.
 func (f *Fallback) seed(c *Ctx, kind limit.Kind) int64 {
-	name := string(append([]byte{c.DB}, c.Args[1]...))
-	if f.seeded[name] {
+	if _, ok := c.Tx.Inspect(c.Args[1]); ok {
 		return 0
 	}
-	f.seeded[name] = true
 	tx := f.State.Begin(c.Tx.Now())
 	defer tx.End()
 	tx.Select(c.DB)

@@ -44,7 +44,8 @@ func fated(t testing.TB, mode command.FailMode, fates ...store.Outcome) (*Sessio
 		t.Fatal(err)
 	}
 	server := &command.Server{}
-	server.Fallback = command.Fallback{Mode: mode, Voters: func() int { return 3 }, State: ks, Clock: func() int64 { return 1e18 }}
+	server.Fallback.Mode, server.Fallback.State = mode, ks
+	server.Fallback.Voters, server.Fallback.Clock = func() int { return 3 }, func() int64 { return 1e18 }
 	f := &fateStore{t: t, fates: fates}
 	return New(server, f, Info{ID: 1, Addr: "c", LocalAddr: "s"}), f, server
 }
@@ -163,8 +164,12 @@ func TestFailureModesAnswerDecisions(t *testing.T) {
 		if !server.Fallback.Active() {
 			t.Errorf("%v: no failure mode is active", c.mode)
 		}
+		if send(s, "TTL a"); !server.Fallback.Active() {
+			t.Errorf("%v: one decision ends the failure mode", c.mode)
+		}
+		server.Fallback.Clock = func() int64 { return 1e18 + 1e9 }
 		if send(s, "TTL a"); server.Fallback.Active() {
-			t.Errorf("%v: the failure mode is still active after a decision", c.mode)
+			t.Errorf("%v: the failure mode is still active after a second without", c.mode)
 		}
 	}
 	// What may have been applied is not answered by any mode.
@@ -178,6 +183,8 @@ func TestFailureModesAnswerDecisions(t *testing.T) {
 // cluster had used, and forgets what it has decided when the cluster is back.
 func TestTheLocalModeGoesOnFromWhatWasUsed(t *testing.T) {
 	s, f, server := fated(t, command.FailLocal)
+	now := int64(1e18)
+	server.Fallback.Clock = func() int64 { return now }
 	l := func(used string) string { return "THROTTLE a 9 1/d " + used }
 	tx := server.Fallback.State.Begin(1e18)
 	if _, err := tx.Throttle([]byte("a"), limit.BucketLimit{Capacity: 9, Rate: limit.Rate{Count: 1, Period: 86_400e9}}, 4, limit.Consume); err != nil {
@@ -194,6 +201,48 @@ func TestTheLocalModeGoesOnFromWhatWasUsed(t *testing.T) {
 		if got, _ := send(s, l("1")); !strings.HasPrefix(got, "*5\r\n:0\r\n:3\r\n:0\r\n") {
 			t.Errorf("outage %d: the second unit: %q", round, got)
 		}
+		now += 1e9
 		send(s, "TTL a")
+	}
+}
+
+// TestTheLocalModeCountsWhatWasUsedOnce: a key that has a local state goes on from it.
+func TestTheLocalModeCountsWhatWasUsedOnce(t *testing.T) {
+	s, f, server := fated(t, command.FailLocal)
+	tx := server.Fallback.State.Begin(1e18)
+	if _, err := tx.Throttle([]byte("a"), limit.BucketLimit{Capacity: 30, Rate: limit.Rate{Count: 1, Period: 86_400e9}}, 4, limit.Consume); err != nil {
+		t.Fatal(err)
+	}
+	tx.End()
+	granted := 0
+	for range 20 {
+		f.fates = []store.Outcome{store.NotApplied}
+		if got, _ := send(s, "THROTTLE a 30 1/d"); strings.HasPrefix(got, "*5\r\n:1\r\n") {
+			granted++
+		}
+	}
+	if granted != 8 {
+		t.Errorf("%d units granted, want 8: a share of 10, of which 2 are a share of what was used", granted)
+	}
+}
+
+// TestDecisionsBetweenFailuresGiveNoFreshShare is a node under too much load: some
+// batches are decided and others are not, which is one outage and not many.
+func TestDecisionsBetweenFailuresGiveNoFreshShare(t *testing.T) {
+	s, f, server := fated(t, command.FailLocal)
+	now, changes := int64(1e18), 0
+	server.Fallback.Clock = func() int64 { return now }
+	server.Fallback.Changed = func(bool, string, int64) { changes++ }
+	granted := 0
+	for range 20 {
+		f.fates = []store.Outcome{store.NotApplied, store.Decided}
+		if got, _ := send(s, "THROTTLE a 9 1/d"); strings.HasPrefix(got, "*5\r\n:1\r\n") {
+			granted++
+		}
+		send(s, "TTL a")
+		now += 5e8
+	}
+	if granted != 3 || changes != 1 {
+		t.Errorf("%d units granted of a share of 3, %d changes", granted, changes)
 	}
 }

@@ -172,7 +172,7 @@ func (c *conn) round() (end bool) {
 		more := next == others
 		// A full buffer may not hold all that was sent, and a part of a command
 		// is never sent alone.
-		cut := more || c.r < c.w || c.w == len(c.buf)
+		cut := c.r < c.w || c.w == len(c.buf)
 		if count > 0 && !c.decide(count, cut) {
 			return true
 		}
