@@ -55,7 +55,7 @@ test: ## Run all tests; Go alone, less than 5 minutes on 2 cores
 
 test-slow: ## Run the long crash and load tests as well, against a server built with the race detector
 	STINT_TEST_RACE=1 go test -timeout 900s -tags slow $(TESTFLAGS) ./cmd/stint/e2e ./persist
-	STINT_TEST_SEEDS=$(SEEDS) go test -timeout 1800s -tags slow $(TESTFLAGS) ./cluster ./cmd/stint/e2e/cluster
+	STINT_TEST_RACE=1 STINT_TEST_SEEDS=$(SEEDS) go test -timeout 1800s -tags slow $(TESTFLAGS) ./cluster ./cmd/stint/e2e/cluster
 
 check: ## Check format, go vet, staticcheck, and run the tests with the race detector
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \

@@ -35,6 +35,7 @@ type fsm struct {
 	index   atomic.Uint64 // of the last entry applied or restored
 	taken   atomic.Uint64 // entries taken since the start
 	fenced  atomic.Uint64 // entries that the fence refused
+	copied  atomic.Uint64 // snapshots that were restored
 	changed func()        // called when meta or config has changed; not under mu
 }
 
@@ -233,6 +234,7 @@ func (f *fsm) restore(r io.Reader) error {
 	f.fence, f.meta = s.head.Fence, s.head.Meta.clone()
 	f.config = s.head.configuration()
 	f.index.Store(s.head.Index)
+	f.copied.Add(1)
 	f.beat(s.head.Latest)
 	return nil
 }

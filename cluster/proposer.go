@@ -197,7 +197,9 @@ func (p *proposer) commit(data []byte, now int64) error {
 	g := p.g
 	if g.bug == bugEarlyReply {
 		for _, t := range p.set {
-			t.finish(pending, store.Decided, "")
+			if t != nil { // an order's entry has no batches
+				t.finish(pending, store.Decided, "")
+			}
 		}
 	}
 	f := g.raft.Apply(data, enqueueTimeout)

@@ -36,12 +36,17 @@ func (g *Group) upkeep() {
 	ticker := time.NewTicker(upkeepEvery)
 	defer ticker.Stop()
 	var rest time.Time // after a failure
+	copied := g.fsm.copied.Load()
 	for {
 		select {
 		case <-g.ctx.Done():
 			return
 		case now := <-ticker.C:
 			g.noticeFollowing()
+			if n := g.fsm.copied.Load(); n != copied {
+				copied = n // the leader has sent one
+				g.seeSnapshots()
+			}
 			if g.cfg.Log.Bytes() < g.snapshotFrom() || now.Before(rest) {
 				continue
 			}

@@ -46,7 +46,7 @@ func openNode(cfg *Config, ks *engine.Keyspace, log *slog.Logger, fatal func(err
 	}
 	conf := cluster.Config{
 		NodeID: cfg.NodeID, Dir: dir, Keyspace: ks,
-		Executor:        &command.Executor{},
+		Executor:        &command.Executor{Debug: cfg.EnableDebugCommand},
 		Lookup:          lookup,
 		SlowRead:        slowRead,
 		Clients:         cfg.clientAddrs(),
