@@ -193,8 +193,8 @@ func (l *Log) note(e logEntry) {
 func (l *Log) DeleteRange(lo, hi uint64) error {
 	_, last := l.bounds()
 	for fromTop := hi >= last; ; {
-		from, to, any := l.step(lo, hi, fromTop)
-		if !any {
+		from, to, some := l.step(lo, hi, fromTop)
+		if !some {
 			return nil
 		}
 		if err := l.change(func() error { return l.store.DeleteRange(from, to) }); err != nil {
@@ -205,7 +205,7 @@ func (l *Log) DeleteRange(lo, hi uint64) error {
 }
 
 // step is what of the entries from lo to hi one transaction deletes.
-func (l *Log) step(lo, hi uint64, fromTop bool) (from, to uint64, any bool) {
+func (l *Log) step(lo, hi uint64, fromTop bool) (from, to uint64, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a, b := l.at(lo), l.at(hi)

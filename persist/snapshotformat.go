@@ -3,6 +3,7 @@ package persist
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/hashicorp/raft"
@@ -84,6 +85,9 @@ func parseSnapshotHead(b []byte) (*snapshotHead, error) {
 		return nil, damaged("its head is cut short")
 	}
 	v := func(i int) uint64 { return order.Uint64(b[16+8*i:]) }
+	if v(3) > math.MaxUint32 || v(6) > math.MaxInt64 || v(7) > math.MaxUint32 {
+		return nil, damaged("a number in its head is too large")
+	}
 	h := &snapshotHead{
 		name:    snapshotName{index: v(0), term: v(1), random: v(2)},
 		version: uint32(v(3)), confAt: v(4), chunks: v(5), size: int64(v(6)), sum: uint32(v(7)),
