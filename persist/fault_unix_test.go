@@ -106,7 +106,7 @@ func TestTheProcessSurvivesADamagedMap(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+strings.SplitN(t.Name(), "/", 2)[0]+"$", "-test.v")
-			cmd.Env = append(os.Environ(), childEnv+"="+name)
+			cmd.Env = append(os.Environ(), childEnv+"="+name, "TMPDIR="+t.TempDir()) // it ends without tidying up
 			out, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(out), survived) {
 				t.Fatalf("the process did not survive: %v\n%s", err, out[:min(len(out), 4000)])
