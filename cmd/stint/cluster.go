@@ -86,9 +86,14 @@ func openNode(cfg *Config, ks *engine.Keyspace, log *slog.Logger, fatal func(err
 		return nil, err
 	}
 	conf.Snapshots = snapshots
-	raftLog, err := persist.OpenLog(filepath.Join(dir, persist.LogFileName), persist.LogOptions{NoSync: cluster.SeededNoSync()})
+	raftLog, err := persist.OpenLog(filepath.Join(dir, persist.LogFileName), persist.LogOptions{NoSync: cluster.SeededNoSync(), Logger: log})
 	if err != nil {
 		return nil, err
+	}
+	// A node whose newest snapshot is damaged must not go on from an older one that
+	// the log does not reach back to: it would have forgotten what it has promised.
+	if err := snapshots.Check(raftLog); err != nil {
+		return nil, errors.Join(err, raftLog.Close())
 	}
 	conf.Log = raftLog
 	if n.group, err = cluster.Open(conf); err != nil {
