@@ -119,6 +119,8 @@ type node struct {
 	addr  string
 	conf  func(*Config)
 	*Group
+
+	live atomic.Pointer[Group] // Group, for who may come while it is started
 }
 
 func newNode(t testing.TB, name string, conf func(*Config)) *node {
@@ -145,6 +147,7 @@ func (n *node) start() {
 	if n.Group, err = Open(c); err != nil {
 		n.t.Fatal(err)
 	}
+	n.live.Store(n.Group)
 }
 
 func (n *node) stop() {

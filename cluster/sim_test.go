@@ -39,8 +39,8 @@ func (c simCalls) Go(addr, to string, kind uint8, payload []byte, done func([]by
 	j, _ := strconv.Atoi(strings.TrimPrefix(addr, "sim"))
 	go func() {
 		time.Sleep(time.Millisecond)
-		n := c.s.nodes[j]
-		if c.s.isCut(c.i, j) || n.Group == nil || to != "" && n.ID() != to {
+		n := c.s.node(j)
+		if c.s.isCut(c.i, j) || n == nil || to != "" && n.ID() != to {
 			done(nil, port.ErrNotSent)
 			return
 		}
@@ -73,6 +73,16 @@ func (c simCalls) Call(ctx context.Context, addr, to string, kind uint8, payload
 	case <-ctx.Done():
 		return nil, port.ErrLost
 	}
+}
+
+// node is the Group of a node, nil before it was started.
+func (s *sim) node(i int) *Group {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i >= len(s.nodes) {
+		return nil
+	}
+	return s.nodes[i].live.Load()
 }
 
 func (s *sim) isCut(i, j int) bool {
