@@ -165,6 +165,9 @@ func everyHistory(t *testing.T, env []string, chosen func(scenario) bool) {
 	}
 }
 
+// leastCalls is how many calls must be decided in a scenario.
+const leastCalls = 60
+
 // suffer puts the cluster through a scenario, in rounds, and tells what was wrong.
 func (c *cluster) suffer(t *testing.T, s scenario, r *rand.Rand, load time.Duration) (wrong []string) {
 	t.Helper()
@@ -172,11 +175,18 @@ func (c *cluster) suffer(t *testing.T, s scenario, r *rand.Rand, load time.Durat
 	c.use(t)
 	defer c.use(outer)
 	begun := time.Now()
-	for i := 0; len(wrong) == 0 && (i < 2 || time.Since(begun) < load); i++ {
+	// A round in which the cluster was mostly away proves little: then there are
+	// more of them.
+	calls := 0
+	for i := 0; len(wrong) == 0 && (i < 2 || time.Since(begun) < load || calls < leastCalls && i < 8); i++ {
 		name := fmt.Sprintf("%s-%d-%d", s.name, i, r.Uint32())
 		o := newRound(c, r, name, i%2 == 0)
 		o.pinned = s.pinned
 		wrong = o.run(func() { s.fault(c, r, min(load/2, lasting)) })
+		calls += o.h.count[decided]
+	}
+	if calls < leastCalls && len(wrong) == 0 {
+		wrong = append(wrong, fmt.Sprintf("%s: only %d calls were decided: this proves nothing", s.name, calls))
 	}
 	return wrong
 }
