@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,8 +68,8 @@ func everyKind(t testing.TB, ks *Keyspace, now, cost int64) {
 }
 
 // TestTheHashIsTheSameEverywhere fails when another machine, another process or a
-// later version would hash the same state to another number. It must not be
-// changed: nodes of two versions compare their hashes.
+// later version would hash the same state to another number. Nodes of two versions
+// compare their hashes, so the number may only change with limit.ValueFormat.
 func TestTheHashIsTheSameEverywhere(t *testing.T) {
 	const want = 0x664a56e946b717f2
 	for _, shards := range []int{1, 64} {
@@ -224,7 +225,7 @@ func TestTheHashIsOfTheStateAndNotOfItsHistory(t *testing.T) {
 
 // TestAHashOfHalfAViewIsOfTheRest fails when Hash after Append shows a key again.
 func TestAHashOfHalfAViewIsOfTheRest(t *testing.T) {
-	ks := newKeyspace(t, Options{})
+	ks := newKeyspace(t, Options{Shards: 1})
 	everyKind(t, ks, t0, 3)
 	f := freeze(t, ks)
 	if _, more := f.Append(nil, 1); !more || f.Keys() != 1 {
@@ -257,6 +258,37 @@ func TestOneViewAtATime(t *testing.T) {
 		t.Fatalf("the view shows %d keys, want 12", n)
 	}
 	freeze(t, ks).Close() // the walk has closed the one before
+}
+
+// TestFreezeHoldsEveryShardAtOnce fails when a decision can fall between two shards
+// of a view, or between its keys and its time.
+func TestFreezeHoldsEveryShardAtOnce(t *testing.T) {
+	ks := newKeyspace(t, Options{Shards: 4})
+	everyKind(t, ks, t0, 3)
+	// Whoever decides at the last shard has the view wait, with all others held.
+	last := &ks.shards[3]
+	last.mu.Lock()
+	latest := make(chan int64, 1)
+	go func() {
+		f, err := ks.Freeze()
+		if err != nil {
+			t.Error(err)
+		}
+		latest <- f.Latest()
+	}()
+	for i := range ks.shards[:3] {
+		for sh := &ks.shards[i]; sh.mu.TryLock(); runtime.Gosched() {
+			sh.mu.Unlock()
+			if len(latest) > 0 {
+				t.Fatal("the view is there, while a shard was not locked")
+			}
+		}
+	}
+	ks.Advance(t0 + second)
+	last.mu.Unlock()
+	if got := <-latest; got != t0+second {
+		t.Fatalf("the view is of %d, and has decisions of %d", got, t0+second)
+	}
 }
 
 // TestAViewOutlivesAReset fails when a flush, or a restore over it, takes away what

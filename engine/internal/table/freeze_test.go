@@ -219,6 +219,49 @@ func TestWhatHadRunOutIsNotSaved(t *testing.T) {
 	mustCheck(t, tab)
 }
 
+// TestAViewOfAPageThatTookAnotherSize fails when a walk goes on in the middle of a
+// record, because the page holds larger ones than when it stopped there.
+func TestAViewOfAPageThatTookAnotherSize(t *testing.T) {
+	tab := New(Options{Hash: goodHash})
+	var keys [][]byte
+	for i := range 25 { // they fill the first page of their class, 1 KiB, but for a few
+		keys = append(keys, fmt.Append(nil, i))
+		if err := store(tab, keys[i], bucketAt(9*second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tab.Freeze(second)
+	seen := map[string]int{}
+	put := func(key []byte, _ *limit.Value) { seen[string(key)]++ }
+	saved := func(key, _ []byte) { seen[string(key)]++ }
+	tab.FrozenSome(10, put, saved)
+	page := tab.frozen.page
+	for _, k := range keys {
+		remove(tab, k)
+	}
+	// Each 8 bytes of this key look like a bucket that was not seen.
+	looks := bytes.Repeat([]byte{1, 0, byte(limit.KindBucket), 0, 0, 0, 0, 0}, 12)
+	for i := range 8 {
+		if err := store(tab, append(looks, byte(i)), bucketAt(9*second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := &tab.slab.pages[page]; p.size() <= 40 || int(p.carved)*p.size() <= tab.frozen.slot || tab.frozen.slot%p.size() == 0 {
+		t.Fatalf("the walk stands at %d of a page of %d slots of %d", tab.frozen.slot, p.carved, p.size())
+	}
+	for tab.FrozenSome(1, put, saved) {
+	}
+	for _, k := range keys {
+		if seen[string(k)] != 1 {
+			t.Errorf("%s is shown %d times", k, seen[string(k)])
+		}
+	}
+	if len(seen) != len(keys) {
+		t.Errorf("%d keys are shown, want %d", len(seen), len(keys))
+	}
+	mustCheck(t, tab)
+}
+
 // TestAViewAllocatesNothingLasting fails when the changes that save for a view
 // make garbage, once the chunks for it are there.
 func TestAViewAllocatesNothingLasting(t *testing.T) {
