@@ -55,7 +55,7 @@ func (g *Group) settled() (uint64, error) {
 	if g.term.Load() == 0 {
 		return 0, errNoLeader
 	}
-	if err := g.raft.Barrier(adminTimeout).Error(); err != nil {
+	if err := g.await(g.raft.Barrier(adminTimeout)); err != nil {
 		return 0, outcome(err)
 	}
 	return g.fsm.index.Load(), nil

@@ -107,6 +107,8 @@ type Group struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 	readers sync.WaitGroup // slow reads and the leader's upkeep
+	leads   sync.WaitGroup // leaderships
+	halted  chan struct{}  // closed when Raft has stopped
 
 	deadlines *deadlines
 	work      chan struct{} // something waits for the proposer
@@ -170,7 +172,7 @@ func Open(cfg Config) (g *Group, err error) {
 	if cfg.Fatal == nil {
 		cfg.Fatal = func(err error) { panic(err) }
 	}
-	g = &Group{cfg: cfg, log: cfg.Logger, bug: cfg.bug, acks: newAcks(), ready: make(chan struct{}), work: make(chan struct{}, 1), orders: make(chan order)}
+	g = &Group{cfg: cfg, log: cfg.Logger, bug: cfg.bug, acks: newAcks(), ready: make(chan struct{}), halted: make(chan struct{}), work: make(chan struct{}, 1), orders: make(chan order)}
 	if g.bug == noBug {
 		g.bug = seededBug()
 	}
@@ -362,12 +364,15 @@ func (g *Group) Close(ctx context.Context) error {
 	}
 	g.cancel()
 	if g.isReady() {
+		// What is on its way is answered before Raft stops, which forgets some.
+		within(ctx, &g.leads)
 		if err := g.raft.Shutdown().Error(); err != nil {
 			errs = append(errs, fmt.Errorf("stop Raft: %w", err))
 		}
 	} else {
 		errs = append(errs, g.cfg.transport.Close())
 	}
+	close(g.halted)
 	if g.port != nil {
 		errs = append(errs, g.port.Close())
 	}
@@ -379,4 +384,17 @@ func (g *Group) Close(ctx context.Context) error {
 	g.deadlines.close()
 	errs = append(errs, g.cfg.Log.Close())
 	return errors.Join(errs...)
+}
+
+// within waits for a group, until ctx ends.
+func within(ctx context.Context, wg *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }

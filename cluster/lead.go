@@ -43,11 +43,11 @@ func (g *Group) watchLeadership(notify <-chan bool) {
 func (g *Group) leadBehind(before <-chan struct{}) (stop func(), led chan struct{}) {
 	ctx, cancel := context.WithCancel(g.ctx)
 	led = make(chan struct{})
-	go func() {
+	g.leads.Go(func() {
 		defer close(led)
 		<-before
 		g.lead(ctx)
-	}()
+	})
 	return cancel, led
 }
 
@@ -78,7 +78,7 @@ func (g *Group) lead(ctx context.Context) {
 // to prepare it counts only if the term is still the same at its end.
 func (g *Group) leadOnce(ctx context.Context) error {
 	term := g.raft.CurrentTerm()
-	if err := g.raft.Barrier(enqueueTimeout).Error(); err != nil {
+	if err := g.await(g.raft.Barrier(enqueueTimeout)); err != nil {
 		return err
 	}
 	if g.raft.CurrentTerm() != term || g.raft.State() != raft.Leader {

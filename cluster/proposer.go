@@ -207,7 +207,7 @@ func (p *proposer) commit(data []byte, now int64) error {
 		p.dropEarly(f)
 		return nil
 	}
-	switch err := f.Error(); {
+	switch err := g.await(f); {
 	case err == nil:
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress), errors.Is(err, raft.ErrEnqueueTimeout):
 		return errNotApplied
@@ -222,6 +222,19 @@ func (p *proposer) commit(data []byte, now int64) error {
 	g.count.entries.Add(1)
 	g.count.entryBytes.Add(uint64(len(data)))
 	return nil
+}
+
+// await waits for a future of Raft's, or until Raft has stopped: then some are never
+// answered.
+func (g *Group) await(f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-g.halted:
+		return raft.ErrRaftShutdown
+	}
 }
 
 // dropEarly is a seeded fault: the next batch does not see this one's effects.

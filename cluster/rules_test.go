@@ -162,6 +162,7 @@ func heldBack(t *testing.T, bug seeded) (early bool, allowed int) {
 		if got, o := do(n.Group, "take k 999999"); o != store.Decided {
 			t.Fatal(got)
 		}
+		synctest.Wait() // with a reply that is early the entry may still be on its way
 		gate := make(chan struct{})
 		l.mu.Lock()
 		l.gate = gate
@@ -210,6 +211,7 @@ func TestWhatCannotBeCommittedIsUnknown(t *testing.T) {
 		if got, o := do(n.Group, "take k 1"); o != store.Decided {
 			t.Fatal(got)
 		}
+		synctest.Wait()
 		gate := make(chan struct{})
 		l.mu.Lock()
 		l.gate = gate
