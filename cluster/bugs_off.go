@@ -3,3 +3,5 @@
 package cluster
 
 func seededBug() seeded { return noBug }
+
+func seededLevel() int { return FormatLevel }

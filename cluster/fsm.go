@@ -21,6 +21,7 @@ type fsm struct {
 	wall  func() time.Time
 	fatal func(error) // the node must not go on
 	bug   seeded
+	level int // newest format level it reads
 
 	rename string // the cluster's id from now on, in snapshots; empty: as it is
 
@@ -128,8 +129,8 @@ func (f *fsm) take(e *entry) (notify bool, err error) {
 		if err := json.Unmarshal(e.payload, &s); err != nil {
 			return false, fmt.Errorf("%w: the settings: %w", errEntry, err)
 		}
-		if s.Level > FormatLevel {
-			return false, errLevel(s.Level)
+		if s.Level > f.level {
+			return false, errLevel(s.Level, f.level)
 		}
 		f.meta.Settings = s
 	default:
@@ -141,8 +142,8 @@ func (f *fsm) take(e *entry) (notify bool, err error) {
 }
 
 // errLevel: the cluster writes what this program cannot read.
-func errLevel(level int) error {
-	return fmt.Errorf("the cluster writes at format level %d, and this program reads up to level %d: a newer version of stint is needed", level, FormatLevel)
+func errLevel(level, known int) error {
+	return fmt.Errorf("the cluster writes at format level %d, and this program reads up to level %d: a newer version of stint is needed", level, known)
 }
 
 // StoreConfiguration is told of each committed change of the membership.
@@ -223,8 +224,8 @@ func (f *fsm) restore(r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if s.head.Meta.Settings.Level > FormatLevel {
-		return errLevel(s.head.Meta.Settings.Level)
+	if s.head.Meta.Settings.Level > f.level {
+		return errLevel(s.head.Meta.Settings.Level, f.level)
 	}
 	f.ks.Reset()
 	f.ks.Advance(s.head.Latest)

@@ -184,7 +184,7 @@ func Open(cfg Config) (g *Group, err error) {
 	if err := g.identify(); err != nil {
 		return nil, err
 	}
-	g.fsm = &fsm{ks: cfg.Keyspace, wall: cfg.Now, fatal: g.fatal, bug: g.bug, meta: meta{Members: map[string]Member{}}, changed: g.metaChanged}
+	g.fsm = &fsm{ks: cfg.Keyspace, wall: cfg.Now, fatal: g.fatal, bug: g.bug, level: seededLevel(), meta: meta{Members: map[string]Member{}}, changed: g.metaChanged}
 	g.deadlines = newDeadlines(cfg.DecisionTimeout, g.overdue)
 	if err := g.begin(); err != nil {
 		g.cancel()

@@ -88,7 +88,7 @@ func (g *Group) raiseLevel(ctx context.Context, m meta, config raft.Configuratio
 }
 
 // maxLevel is the newest level this node reads and writes.
-func (g *Group) maxLevel() int { return FormatLevel }
+func (g *Group) maxLevel() int { return g.fsm.level }
 
 // self is what this node tells the others about itself.
 func (g *Group) self() Member {

@@ -63,7 +63,7 @@ func (g *Group) recoverQuorum() error {
 	}
 	// Raft replays the log into a state of its own and writes a snapshot of it.
 	var failed error
-	f := &fsm{ks: scratch, wall: g.cfg.Now, fatal: func(err error) { failed = errors.Join(failed, err) }, meta: meta{Members: map[string]Member{}}, changed: func() {}}
+	f := &fsm{ks: scratch, wall: g.cfg.Now, level: g.fsm.level, fatal: func(err error) { failed = errors.Join(failed, err) }, meta: meta{Members: map[string]Member{}}, changed: func() {}}
 	sum := sha256.Sum256(append([]byte(g.cluster()+"\n"), data...))
 	f.rename = hex.EncodeToString(sum[:8])
 	if err := raft.RecoverCluster(g.raftConfig(nil), f, g.cfg.Log, g.cfg.Log, g.cfg.Snapshots, g.cfg.transport, config); err != nil {

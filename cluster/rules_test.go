@@ -23,7 +23,7 @@ func newFSM(t testing.TB, bug seeded) *fsm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fsm{ks: ks, wall: time.Now, bug: bug, meta: meta{Members: map[string]Member{}}, changed: func() {}, fatal: func(err error) { t.Error(err) }}
+	return &fsm{ks: ks, wall: time.Now, bug: bug, level: FormatLevel, meta: meta{Members: map[string]Member{}}, changed: func() {}, fatal: func(err error) { t.Error(err) }}
 }
 
 // taking is an entry that takes one unit, as decided on the state of f.
