@@ -87,18 +87,18 @@ type Config struct {
 // apply lock, under which the engine's locks are taken; routing, under which mu
 // is; mu, which guards what waits.
 type Group struct {
-	cfg     Config
-	log     *slog.Logger
-	id      raft.ServerID
-	bug     seeded
-	fsm     *fsm
-	acks    *acks
-	frozen  frozenClock
-	disk    *watchedLog
-	trans   *transport
-	port    portCloser
-	calls   Calls
-	clockID atomic.Pointer[string] // the cluster's id
+	cfg       Config
+	log       *slog.Logger
+	id        raft.ServerID
+	bug       seeded
+	fsm       *fsm
+	acks      *acks
+	frozen    frozenClock
+	disk      *watchedLog
+	trans     *transport
+	port      portCloser
+	calls     Calls
+	clusterID atomic.Pointer[string] // the cluster's id
 
 	raft  *raft.Raft
 	ready chan struct{} // closed when raft is there
@@ -225,7 +225,7 @@ func (g *Group) identify() error {
 	if err != nil {
 		return err
 	}
-	g.clockID.Store(&cluster)
+	g.clusterID.Store(&cluster)
 	g.id = raft.ServerID(serverID(g.cfg.NodeID, incarnation))
 	return nil
 }
@@ -235,12 +235,12 @@ func (g *Group) setCluster(id string) error {
 	if err := g.cfg.Log.Set(keyCluster, []byte(id)); err != nil {
 		return fmt.Errorf("write the identity of the cluster: %w", err)
 	}
-	g.clockID.Store(&id)
+	g.clusterID.Store(&id)
 	return nil
 }
 
 // cluster is the id of the cluster this node belongs to, empty if none yet.
-func (g *Group) cluster() string { return *g.clockID.Load() }
+func (g *Group) cluster() string { return *g.clusterID.Load() }
 
 func randomID() string {
 	b := make([]byte, 8)

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -519,5 +518,3 @@ func (g *Group) askClocks(ctx context.Context, config raft.Configuration, enough
 	}
 	return got
 }
-
-var errPeers = errors.New("the peers file cannot be used")

@@ -23,6 +23,8 @@ import (
 // had is gone, and if they come back with their folders they must not be let in.
 const RecoverFile = "RECOVER-LOST-QUORUM.json"
 
+var errPeers = errors.New("the peers file cannot be used")
+
 // peer is one node of the peers file.
 type peer struct {
 	ID      string `json:"id"`      // of Raft: RAFT SERVER LIST and the log show it
